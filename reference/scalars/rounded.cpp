@@ -1,0 +1,138 @@
+#include "reference/scalars/rounded.hpp"
+
+#include <bit>
+#include <limits>
+
+#include "reference/scalars/double.hpp"
+
+namespace assay {
+
+constinit thread_local Format detail::tls_format = Format::fp32;
+
+namespace {
+
+struct Layout {
+  int precision;  // significant bits with the hidden one
+  int min_exponent;
+  int max_exponent;
+};
+
+constexpr Layout layout(Format format) {
+  switch (format) {
+    case Format::fp32:
+      return {24, -126, 127};
+    case Format::tf32:
+      return {11, -126, 127};
+    case Format::fp16:
+      return {11, -14, 15};
+    case Format::bf16:
+      return {8, -126, 127};
+  }
+  return {0, 0, 0};
+}
+
+// Bit pattern of a value that the 16-bit format represents exactly, or of a NaN. `mantissa` and
+// `exponent_bits` describe the format; NaNs keep the payload bits that fit.
+std::uint16_t pack16(double x, Layout l) {
+  int mantissa_bits = l.precision - 1;
+  std::uint16_t sign = std::signbit(x) ? 0x8000 : 0;
+  auto infinity =
+      static_cast<std::uint16_t>((l.max_exponent - l.min_exponent + 2) << mantissa_bits);
+  if (std::isinf(x)) return sign | infinity;
+  double magnitude = std::fabs(x);
+  int exponent = magnitude == 0 ? l.min_exponent : std::ilogb(magnitude);
+  if (exponent < l.min_exponent) exponent = l.min_exponent;
+  // In units of the last place: below 2^mantissa_bits for a subnormal, which then has field 0.
+  auto units = static_cast<unsigned>(std::ldexp(magnitude, mantissa_bits - exponent));
+  auto field = static_cast<unsigned>(exponent - l.min_exponent);
+  return static_cast<std::uint16_t>(sign | ((field << mantissa_bits) + units));
+}
+
+// The mantissa is cut to the leading bits; if they are all zero the pattern would be an infinity,
+// so the quiet bit is set then.
+std::uint16_t pack16_nan(std::uint32_t bits, Layout l) {
+  int mantissa_bits = l.precision - 1;
+  auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000);
+  auto payload = static_cast<std::uint16_t>((bits & 0x7fffff) >> (23 - mantissa_bits));
+  if (payload == 0) payload = static_cast<std::uint16_t>(1 << (mantissa_bits - 1));
+  auto infinity =
+      static_cast<std::uint16_t>((l.max_exponent - l.min_exponent + 2) << mantissa_bits);
+  return sign | infinity | payload;
+}
+
+std::uint16_t float_to_bits16(float x, Format format) {
+  if (std::isnan(x)) return pack16_nan(std::bit_cast<std::uint32_t>(x), layout(format));
+  return pack16(round_to(format, x), layout(format));
+}
+
+std::uint16_t double_to_bits16(double x, Format format) {
+  if (std::isnan(x)) {
+    auto bits = std::bit_cast<std::uint64_t>(x);
+    auto high = static_cast<std::uint32_t>(bits >> 32 & 0x80000000) |
+                static_cast<std::uint32_t>(bits >> 29 & 0x7fffff);
+    return pack16_nan(high, layout(format));
+  }
+  return pack16(round_to(format, x), layout(format));
+}
+
+}  // namespace
+
+double round_to(Format format, double x) {
+  if (format == Format::fp32) return static_cast<double>(static_cast<float>(x));
+  if (!std::isfinite(x) || x == 0) return x;
+  Layout l = layout(format);
+  auto bits = std::bit_cast<std::uint64_t>(x);
+  int exponent = static_cast<int>(bits >> 52 & 0x7ff) - 1023;
+  if (exponent < l.min_exponent) {
+    // Adding 1.5 * 2^52 quanta leaves a sum whose last place is one quantum: the hardware rounds.
+    double magic = std::ldexp(1.5, 52 + l.min_exponent - (l.precision - 1));
+    return std::copysign((x + magic) - magic, x);
+  }
+  int drop = 53 - l.precision;
+  std::uint64_t odd = bits >> drop & 1;
+  bits += (std::uint64_t{1} << (drop - 1)) - 1 + odd;  // a carry may move into the exponent: right
+  bits &= ~((std::uint64_t{1} << drop) - 1);
+  double rounded = std::bit_cast<double>(bits);
+  double limit = std::ldexp(1.0, l.max_exponent + 1);
+  if (std::fabs(rounded) >= limit) {
+    return std::copysign(std::numeric_limits<double>::infinity(), x);
+  }
+  return rounded;
+}
+
+double unit_roundoff(Format format) { return std::ldexp(1.0, -layout(format).precision); }
+
+std::uint16_t float_to_bf16_bits(float x) { return float_to_bits16(x, Format::bf16); }
+std::uint16_t float_to_fp16_bits(float x) { return float_to_bits16(x, Format::fp16); }
+std::uint16_t double_to_bf16_bits(double x) { return double_to_bits16(x, Format::bf16); }
+std::uint16_t double_to_fp16_bits(double x) { return double_to_bits16(x, Format::fp16); }
+
+float bf16_bits_to_float(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+float fp16_bits_to_float(std::uint16_t bits) {
+  std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
+  std::uint32_t field = bits >> 10 & 0x1f;
+  std::uint32_t mantissa = bits & 0x3ff;
+  if (field == 0x1f) return std::bit_cast<float>(sign | 0x7f800000 | mantissa << 13);
+  if (field == 0) {
+    float magnitude = std::ldexp(static_cast<float>(mantissa), -24);
+    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
+  }
+  return std::bit_cast<float>(sign | (field + 112) << 23 | mantissa << 13);
+}
+
+Rounded Functions<Rounded>::exp(Rounded x) { return Rounded::from(std::exp(x.value())); }
+Rounded Functions<Rounded>::log(Rounded x) { return Rounded::from(std::log(x.value())); }
+Rounded Functions<Rounded>::log1p(Rounded x) { return Rounded::from(std::log1p(x.value())); }
+Rounded Functions<Rounded>::sqrt(Rounded x) { return Rounded::from(std::sqrt(x.value())); }
+Rounded Functions<Rounded>::tanh(Rounded x) { return Rounded::from(std::tanh(x.value())); }
+Rounded Functions<Rounded>::sigmoid(Rounded x) {
+  return Rounded::from(Functions<double>::sigmoid(x.value()));
+}
+Rounded Functions<Rounded>::softplus(Rounded x) {
+  return Rounded::from(Functions<double>::softplus(x.value()));
+}
+
+}  // namespace assay
