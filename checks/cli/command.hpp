@@ -1,0 +1,46 @@
+// What the files of this folder share: one subcommand each, exit codes, loading of cases.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "reference/case/schema.hpp"
+
+namespace assay::cli {
+
+enum ExitCode {
+  kWell = 0,       // all well
+  kFinding = 1,    // something is wrong with what was checked
+  kBadInput = 2,   // bad usage or input
+  kUndecided = 3,  // could not decide, or nothing could run
+};
+
+/// A subcommand: CLI11's part, and what runs once it was parsed. `run` returns an ExitCode and
+/// throws InputError for bad input.
+struct Command {
+  CLI::App* app;
+  std::function<int()> run;
+};
+
+Command add_list(CLI::App& parent);
+Command add_gen(CLI::App& parent);
+Command add_eval(CLI::App& parent);
+Command add_gradcheck(CLI::App& parent);
+Command add_verify(CLI::App& parent);
+
+/// Adds --threads, by default all cores.
+void add_threads(CLI::App& app, int& threads);
+
+/// Is this a case file rather than the name of an operation?
+bool looks_like_file(const std::string& text);
+
+/// Reads and validates a case file. `adjust` may change the case before it is validated. Domain
+/// notes are printed to stderr, or are an InputError when `strict`.
+ValidCase load_case(const std::string& path, bool strict,
+                    const std::function<void(Case&)>& adjust = {});
+
+/// "log_mu: 17 values outside [-inf, 0], first 0.0012 at [0,3,1]".
+std::string note_text(const DomainNote& note);
+
+}  // namespace assay::cli

@@ -1,0 +1,217 @@
+// `assay verify`: the main job. Every adjoint, every sample, one summary.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "checks/cli/command.hpp"
+#include "checks/gradcheck/gradcheck.hpp"
+#include "checks/output/decimal.hpp"
+#include "checks/output/json_output.hpp"
+#include "checks/output/progress.hpp"
+#include "reference/oracle/certify.hpp"
+#include "reference/oracle/registry.hpp"
+
+namespace assay::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kSampleDigits = 50;
+// The second engine confirms this many of them: enough to exclude a common cause, cheap to have.
+constexpr int kConfirmedDigits = 30;
+
+struct VerifyFlags {
+  std::string samples;
+  std::uint64_t seed = 1;
+  bool json = false;
+  int threads = 1;
+};
+
+struct Line {
+  std::string what;
+  bool failed = false;
+  bool nothing = false;  // could not say anything
+  std::string detail;
+  double seconds = 0;
+  std::vector<std::string> more = {};
+};
+
+fs::path samples_folder(const std::string& given) {
+  if (!given.empty()) {
+    if (!fs::is_directory(given)) throw InputError(given + ": no such folder (--samples)");
+    return given;
+  }
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  const fs::path places[] = {fs::path(ASSAY_SOURCE_DIR) / "checks/samples",
+                             program.parent_path().parent_path() / ASSAY_DATA_DIR / "samples",
+                             program.parent_path() / "samples"};
+  for (const fs::path& place : places) {
+    if (fs::is_directory(place, error)) return place;
+  }
+  throw InputError("no samples found; give their folder with --samples");
+}
+
+std::vector<fs::path> sample_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+Line gradcheck_line(const Operation& operation, const VerifyFlags& flags, Progress& progress) {
+  Line line;
+  const std::string op = operation.schema(nullptr).op;
+  line.what = "gradcheck " + op;
+  GradcheckRequest request;
+  request.seed = flags.seed;
+  request.threads = flags.threads;
+  int passed = 0, skipped = 0;
+  const std::vector<ValidCase> cases = gradcheck_cases(operation, flags.seed);
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    request.progress = [&](double share, const std::string&) {
+      progress.update((static_cast<double>(i) + share) / static_cast<double>(cases.size()),
+                      line.what);
+    };
+    const GradcheckReport report = gradcheck(cases[i], request);
+    for (const CheckOutcome& outcome : report.outcomes) {
+      passed += outcome.status == CheckOutcome::Status::passed;
+      skipped += outcome.status == CheckOutcome::Status::skipped;
+      if (outcome.status != CheckOutcome::Status::failed) continue;
+      line.failed = true;
+      line.more.push_back(fmt::format("case {} {}: {}; worst {}{}", i + 1, outcome.check,
+                                      outcome.detail, outcome.worst_tensor, outcome.worst_index));
+      line.more.insert(line.more.end(), outcome.lines.begin(), outcome.lines.end());
+    }
+  }
+  line.nothing = passed == 0 && !line.failed;
+  line.detail = fmt::format("{} cases, {} checks passed{}", cases.size(), passed,
+                            skipped == 0 ? "" : fmt::format(", {} do not apply", skipped));
+  return line;
+}
+
+Line sample_line(const fs::path& file, const VerifyFlags& flags, Progress& progress) {
+  Line line;
+  line.what = "sample " + file.stem().string();
+  const ValidCase c = load_case(file.string(), false);
+  EvalRequest request;
+  request.gradients = true;
+  request.threads = flags.threads;
+  request.progress = [&](double share, const std::string& what) {
+    progress.update(share, line.what + ", " + what);
+  };
+  request.digits = kSampleDigits;
+  const Evaluation ball = evaluate_certified(c, request);
+  request.digits = kConfirmedDigits;
+  request.engine = EngineKind::mpfr;
+  const Evaluation mpfr = evaluate_certified(c, request);
+
+  std::size_t values = 0;
+  for (const auto* tensors : {&ball.outputs, &ball.gradients}) {
+    for (const auto& [name, tensor] : *tensors) values += tensor.values.size();
+  }
+  line.detail = fmt::format("{} values to {} digits, {} confirmed by the second engine", values,
+                            kSampleDigits, kConfirmedDigits);
+  if (const auto found = first_disagreement(ball, mpfr)) {
+    line.failed = true;
+    line.more.push_back("the engines disagree at " + *found);
+  }
+  for (const DomainNote& note : c.notes) line.more.push_back("note: " + note_text(note));
+  return line;
+}
+
+template <class Work>
+Line timed(const std::string& what, const Work& work) {
+  const auto start = std::chrono::steady_clock::now();
+  Line line;
+  try {
+    line = work();
+  } catch (const InputError& error) {
+    line.what = what;
+    line.failed = true;
+    line.detail = error.what();
+  }
+  line.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return line;
+}
+
+std::string line_status(const Line& line) {
+  if (line.failed) return "FAILED";
+  return line.nothing ? "nothing" : "ok";
+}
+
+void print_line(const Line& line) {
+  fmt::print("{:<7} {:<32} {:>8}  {}\n", line_status(line), line.what, duration_text(line.seconds),
+             line.detail);
+  for (const std::string& text : line.more) fmt::print("        {}\n", text);
+  std::fflush(stdout);
+}
+
+int finish(const std::vector<Line>& lines, const VerifyFlags& flags) {
+  int failed = 0, nothing = 0;
+  double seconds = 0;
+  Json list = Json::array();
+  for (const Line& line : lines) {
+    failed += line.failed;
+    nothing += line.nothing;
+    seconds += line.seconds;
+    list.push_back({{"what", line.what},
+                    {"status", line_status(line)},
+                    {"detail", line.detail},
+                    {"seconds", line.seconds},
+                    {"lines", line.more}});
+  }
+  if (flags.json) {
+    Json document = json_document();
+    document["seed"] = flags.seed;
+    document["failed"] = failed;
+    document["results"] = std::move(list);
+    print_json(document);
+  } else {
+    fmt::print("\nassay verify: {} of {} well, {} failed{} in {}\n",
+               static_cast<int>(lines.size()) - failed - nothing, lines.size(), failed,
+               nothing == 0 ? "" : fmt::format(", {} said nothing", nothing),
+               duration_text(seconds));
+  }
+  if (failed != 0) return kFinding;
+  return lines.empty() || nothing != 0 ? kUndecided : kWell;
+}
+
+int run_verify(const VerifyFlags& flags) {
+  const std::vector<fs::path> files = sample_files(samples_folder(flags.samples));
+  if (files.empty()) throw InputError("the folder of samples holds no *.safetensors");
+  std::vector<Line> lines;
+  Progress progress("assay verify");
+  const auto add = [&](Line line) {
+    progress.clear();
+    if (!flags.json) print_line(line);
+    lines.push_back(std::move(line));
+  };
+  for (const Operation* operation : operations()) {
+    add(timed("gradcheck " + operation->schema(nullptr).op,
+              [&] { return gradcheck_line(*operation, flags, progress); }));
+  }
+  for (const fs::path& file : files) {
+    add(timed("sample " + file.stem().string(),
+              [&] { return sample_line(file, flags, progress); }));
+  }
+  return finish(lines, flags);
+}
+
+}  // namespace
+
+Command add_verify(CLI::App& parent) {
+  auto flags = std::make_shared<VerifyFlags>();
+  CLI::App* app =
+      parent.add_subcommand("verify", "The main job: every adjoint, every sample, one summary");
+  app->add_option("--samples", flags->samples, "folder of sample cases");
+  app->add_option("--seed", flags->seed, "seed of the gradient checks")->capture_default_str();
+  app->add_flag("--json", flags->json, "print JSON");
+  add_threads(*app, flags->threads);
+  return {app, [flags] { return run_verify(*flags); }};
+}
+
+}  // namespace assay::cli
