@@ -39,7 +39,7 @@ std::vector<std::string> known_checks(std::vector<std::string> names) {
 void print_report(const GradcheckReport& report, const std::string& label) {
   for (const CheckOutcome& outcome : report.outcomes) {
     const std::string worst = outcome.worst_tensor + outcome.worst_index;
-    fmt::print("{:<28} {} {:<8} {}{}\n", label, outcome.check, status_name(outcome.status),
+    fmt::print("{:<24} {} {:<8} {}{}\n", label, outcome.check, status_name(outcome.status),
                outcome.detail, worst.empty() ? "" : "; worst " + worst);
     for (const std::string& line : outcome.lines) fmt::print("    {}\n", line);
   }

@@ -1,8 +1,10 @@
 // `assay verify`: the main job. Every adjoint, every sample, one summary.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 
 #include "checks/cli/command.hpp"
 #include "checks/gradcheck/gradcheck.hpp"
@@ -62,10 +64,18 @@ std::vector<fs::path> sample_files(const fs::path& folder) {
   return files;
 }
 
-Line gradcheck_line(const Operation& operation, const VerifyFlags& flags, Progress& progress) {
+/// Told the share of one line's work that is done, and what is being done.
+using Report = std::function<void(double, const std::string&)>;
+
+Line gradcheck_line(const Operation& operation, const VerifyFlags& flags, const Report& report_to) {
   Line line;
-  const std::string op = operation.schema(nullptr).op;
-  line.what = "gradcheck " + op;
+  const Schema schema = operation.schema(nullptr);
+  line.what = "gradcheck " + schema.op;
+  if (std::all_of(schema.outputs.begin(), schema.outputs.end(),
+                  [](const OutputSpec& output) { return output.integer; })) {
+    line.detail = "integer outputs only, there is no adjoint";
+    return line;
+  }
   GradcheckRequest request;
   request.seed = flags.seed;
   request.threads = flags.threads;
@@ -73,8 +83,7 @@ Line gradcheck_line(const Operation& operation, const VerifyFlags& flags, Progre
   const std::vector<ValidCase> cases = gradcheck_cases(operation, flags.seed);
   for (std::size_t i = 0; i < cases.size(); ++i) {
     request.progress = [&](double share, const std::string&) {
-      progress.update((static_cast<double>(i) + share) / static_cast<double>(cases.size()),
-                      line.what);
+      report_to((static_cast<double>(i) + share) / static_cast<double>(cases.size()), line.what);
     };
     const GradcheckReport report = gradcheck(cases[i], request);
     for (const CheckOutcome& outcome : report.outcomes) {
@@ -93,18 +102,20 @@ Line gradcheck_line(const Operation& operation, const VerifyFlags& flags, Progre
   return line;
 }
 
-Line sample_line(const fs::path& file, const VerifyFlags& flags, Progress& progress) {
+Line sample_line(const fs::path& file, const VerifyFlags& flags, const Report& report_to) {
   Line line;
   line.what = "sample " + file.stem().string();
   const ValidCase c = load_case(file.string(), false);
   EvalRequest request;
   request.gradients = true;
   request.threads = flags.threads;
+  double done = 0;
   request.progress = [&](double share, const std::string& what) {
-    progress.update(share, line.what + ", " + what);
+    report_to(done + share / 2, line.what + ", " + what);
   };
   request.digits = kSampleDigits;
   const Evaluation ball = evaluate_certified(c, request);
+  done = 0.5;
   request.digits = kConfirmedDigits;
   request.engine = EngineKind::mpfr;
   const Evaluation mpfr = evaluate_certified(c, request);
@@ -185,6 +196,10 @@ int run_verify(const VerifyFlags& flags) {
   if (files.empty()) throw InputError("the folder of samples holds no *.safetensors");
   std::vector<Line> lines;
   Progress progress("assay verify");
+  const double total = static_cast<double>(operations().size() + files.size());
+  const Report report_to = [&](double share, const std::string& what) {
+    progress.update((static_cast<double>(lines.size()) + share) / total, what);
+  };
   const auto add = [&](Line line) {
     progress.clear();
     if (!flags.json) print_line(line);
@@ -192,11 +207,11 @@ int run_verify(const VerifyFlags& flags) {
   };
   for (const Operation* operation : operations()) {
     add(timed("gradcheck " + operation->schema(nullptr).op,
-              [&] { return gradcheck_line(*operation, flags, progress); }));
+              [&] { return gradcheck_line(*operation, flags, report_to); }));
   }
   for (const fs::path& file : files) {
     add(timed("sample " + file.stem().string(),
-              [&] { return sample_line(file, flags, progress); }));
+              [&] { return sample_line(file, flags, report_to); }));
   }
   return finish(lines, flags);
 }

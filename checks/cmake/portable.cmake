@@ -1,8 +1,8 @@
-# The shared libraries that have no static twin on Debian (Flint, Arb, fmt) are laid beside the
-# program, which looks for them in its own folder first: build-portable/{assay,lib/} can be carried
-# to any machine with the same or a newer C library.
+# Debian has no static twins of Flint, Arb and fmt, so the shared libraries (the C++ runtime among
+# them, but not the C library) are laid beside the program, which looks for them there first:
+# build-portable/{assay,lib/} can be carried to any machine with the same or a newer C library.
 set_target_properties(assay_program PROPERTIES
-  BUILD_RPATH "\$ORIGIN/lib" INSTALL_RPATH "\$ORIGIN/../lib/assay" BUILD_RPATH_USE_ORIGIN ON)
+  INSTALL_RPATH "\$ORIGIN/lib:\$ORIGIN/../lib/assay" BUILD_WITH_INSTALL_RPATH ON)
 # RPATH, not RUNPATH: it must also serve the libraries' own dependencies.
 target_link_options(assay_program PRIVATE -Wl,--disable-new-dtags)
 add_custom_command(TARGET assay_program POST_BUILD
@@ -10,5 +10,5 @@ add_custom_command(TARGET assay_program POST_BUILD
     -DFOLDER=$<TARGET_FILE_DIR:assay_program>/lib
     -P ${CMAKE_CURRENT_LIST_DIR}/collect_libraries.cmake VERBATIM)
 if(ASSAY_INSTALL)
-  install(DIRECTORY ${PROJECT_BINARY_DIR}/lib/ DESTINATION ${CMAKE_INSTALL_LIBDIR}/../lib/assay)
+  install(DIRECTORY ${PROJECT_BINARY_DIR}/lib/ DESTINATION lib/assay)
 endif()

@@ -44,6 +44,10 @@ set_tests_properties(independent/oracle_self_test independent/make_cases
   independent/agrees_with_assay independent/comparison_self_test PROPERTIES
   TIMEOUT 900 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 
+# The main job itself.
+add_test(NAME house/verify COMMAND assay_program verify)
+set_tests_properties(house/verify PROPERTIES TIMEOUT 900 PROCESSORS 2)
+
 # The installed package serves a stranger's project.
 if(ASSAY_INSTALL AND NOT ASSAY_SANITIZE)
   set(consumer_dir ${PROJECT_BINARY_DIR}/consumer)

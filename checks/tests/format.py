@@ -4,6 +4,7 @@ since other versions lay out the same style differently.
 usage: format.py ROOT [--fix]
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -28,18 +29,19 @@ def main(arguments):
     if listed.returncode != 0:
         print(f"skipped: {root} is not a git checkout: {listed.stderr.strip()}")
         return 77
-    files = sorted(set(filter(None, listed.stdout.split("\0"))))
-    bad = []
-    for name in files:
-        path = f"{root}/{name}"
-        command = [tool, "-i", path] if fix else [tool, "--dry-run", "-Werror", path]
-        result = subprocess.run(command, capture_output=True, text=True)
-        if result.returncode != 0:
-            bad.append(name)
-            print(result.stderr.splitlines()[0] if result.stderr else name)
+    files = sorted({f"{root}/{name}" for name in listed.stdout.split("\0") if name})
+    files = [name for name in files if os.path.isfile(name)]
+    if not files:
+        print(f"no sources in {root}")
+        return 1
+    mode = ["-i"] if fix else ["--dry-run", "-Werror"]
+    result = subprocess.run([tool, *mode, *files], capture_output=True, text=True)
+    bad = sorted(set(re.findall(r"^(.*?):\d+:\d+: error:", result.stderr, re.MULTILINE)))
+    for name in bad:
+        print(f"{name}: not formatted")
     print(f"format: {len(files)} files, {len(bad)} not formatted"
           + (" (run: python3 checks/tests/format.py . --fix)" if bad else ""))
-    return bool(bad) or not files
+    return result.returncode != 0
 
 
 if __name__ == "__main__":

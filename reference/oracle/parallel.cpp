@@ -23,9 +23,11 @@ void parallel_for(std::int64_t n, int threads, const std::function<void(std::int
   std::mutex error_mutex;
   const long bits = working_precision();
   const Format format = working_format();
+  const Emulation emulated = working_emulation();
   const auto loop = [&] {
     const PrecisionScope precision(bits);
     const FormatScope rounding(format);
+    const EmulationScope emulation(emulated);
     try {
       for (std::int64_t i = next++; i < n; i = next++) work(i);
     } catch (...) {

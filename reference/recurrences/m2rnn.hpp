@@ -43,8 +43,30 @@ void m2rnn_cell(Context<Real>& c, const M2rnnCell<Real>& x, Real* H, Real* y, Re
   la::gemv_t_add(c.K, c.V, H, x.q, y);
 }
 
+/// The steps of the adjoint that carry the cotangent of the state back.
+struct M2rnnRule {
+  /// D = (1 - f) R ∘ (1 - Z ∘ Z), all [K,V]. (H_t is there for a rule that reads it by mistake.)
+  template <class Real>
+  static void through_tanh(std::int64_t KV, const Real& f, const Real* R, const Real* Z,
+                           const Real* /*H*/, Real* D) {
+    const Real rest = Real(1) - f;
+    for (std::int64_t i = 0; i < KV; ++i) {
+      D[i] = 1;
+      fn::mul_sub(D[i], Z[i], Z[i]);
+      D[i] *= R[i];
+    }
+    la::scale(KV, rest, D);
+  }
+  /// R [K,V] becomes C_{t-1} = f R + D W^T.
+  template <class Real>
+  static void carry(const Context<Real>& c, const Real& f, const Real* D, const Real* w, Real* R) {
+    la::scale(c.K * c.V, f, R);
+    la::gemm_nt_add(c.K, c.V, c.V, D, w, R);
+  }
+};
+
 /// The adjoint above: u [V], d_H holds C_t and becomes C_{t-1}, d is added to.
-template <class Real>
+template <class Rule = M2rnnRule, class Real>
 void m2rnn_cell_adjoint(Context<Real>& c, const M2rnnCell<Real>& x, const Real* H_prev,
                         const Real* H, const Real* Z, const Real* u, Real* d_H,
                         const M2rnnCell<Real>& d) {
@@ -60,18 +82,11 @@ void m2rnn_cell_adjoint(Context<Real>& c, const M2rnnCell<Real>& x, const Real* 
   la::dot_sub(*d.f, KV, R, 1, Z, 1);
 
   Real* D = c.arena->zeros(KV);
-  const Real rest = Real(1) - *x.f;
-  for (std::int64_t i = 0; i < KV; ++i) {
-    D[i] = 1;
-    fn::mul_sub(D[i], Z[i], Z[i]);
-    D[i] *= R[i];
-  }
-  la::scale(KV, rest, D);
+  Rule::through_tanh(KV, *x.f, R, Z, H, D);
   la::gemm_tn_add(c.V, c.K, c.V, H_prev, D, d.w);
   la::gemv_add(c.K, c.V, D, x.v, d.k);
   la::gemv_t_add(c.K, c.V, D, x.k, d.v);
-  la::scale(KV, *x.f, R);
-  la::gemm_nt_add(c.K, c.V, c.V, D, x.w, R);
+  Rule::carry(c, *x.f, D, x.w, R);
 }
 
 struct M2rnn : StepOperation<M2rnn> {
@@ -114,7 +129,7 @@ struct M2rnn : StepOperation<M2rnn> {
     m2rnn_cell(c, in, H, c.readout ? out(y) : nullptr, Z);
   }
 
-  template <class Real>
+  template <class Rule = M2rnnRule, class Real>
   static void adjoint_step(Context<Real>& c, const Block<Real>& x, const Real* H_prev,
                            const Real* H, const Real* Z, const Block<Real>& d_out, Real* d_H,
                            const Block<Real>& d_x) {
@@ -124,7 +139,7 @@ struct M2rnn : StepOperation<M2rnn> {
     }
     const M2rnnCell<Real> in{x(q), x(k), x(v), x(w), x(f), x(w_residual)};
     const M2rnnCell<Real> d{d_x(q), d_x(k), d_x(v), d_x(w), d_x(f), d_x(w_residual)};
-    m2rnn_cell_adjoint(c, in, H_prev, H, Z, d_out(y), d_H, d);
+    m2rnn_cell_adjoint<Rule>(c, in, H_prev, H, Z, d_out(y), d_H, d);
   }
 
   // Rows of H are independent. For row i, with z_i row i of Z_t and column vectors,

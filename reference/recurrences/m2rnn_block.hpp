@@ -166,7 +166,16 @@ struct M2rnnBlock : StepOperation<M2rnnBlock> {
             share(in(w_residual), n, p.N, p.Nr, p.V)};
   }
 
+  /// What enters the norm: y ∘ g. What leaves it goes to W_o as it is.
   template <class Real>
+  static Real before_norm(const Real& y, const Real& g) {
+    return y * g;
+  }
+  template <class Real>
+  static void after_norm(std::int64_t, const Real* /*g*/, Real* /*normed*/) {}
+
+  /// Rule supplies `gates`, `before_norm` and `after_norm`.
+  template <class Rule = M2rnnBlock, class Real>
   static void step(Context<Real>& c, const Block<Real>& in, Real* H, const Block<Real>& out,
                    Real* saved) {
     const Plan p = plan(c);
@@ -185,14 +194,14 @@ struct M2rnnBlock : StepOperation<M2rnnBlock> {
       }
       for (std::int64_t j = 0; j < stream.channels(); ++j) z.act[i][j] = silu(z.pre[i][j]);
     }
-    gates(c, p, in, z);
+    Rule::gates(c, p, in, z);
     Real sum = 0;
     for (std::int64_t n = 0; n < p.N; ++n) {
       Real* y = z.y + n * p.V;
       m2rnn_cell(c, cell(p, n, z.act, z.f, in), H + n * p.K * p.V, y, z.Z + n * p.K * p.V);
       for (std::int64_t j = 0; j < p.V; ++j) {
         Real& gated = z.gated[n * p.V + j];
-        gated = y[j] * z.g[n * p.V + j];
+        gated = Rule::before_norm(y[j], z.g[n * p.V + j]);
         fn::mul_add(sum, gated, gated);
       }
     }
@@ -202,6 +211,7 @@ struct M2rnnBlock : StepOperation<M2rnnBlock> {
     Real* normed = c.arena->zeros(p.V);
     for (std::int64_t n = 0; n < p.N; ++n) {
       rms_forward(p.V, z.gated + n * p.V, share(in(norm_weight), n, p.N, p.Nn, p.V), *z.s, normed);
+      Rule::after_norm(p.V, z.g + n * p.V, normed);
       la::gemv_t_add(p.V, p.E, share(in(w_o), n, p.N, p.No, p.V * p.E), normed, out(0));
     }
   }

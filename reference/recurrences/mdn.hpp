@@ -34,12 +34,19 @@ struct Mdn : FastWeightOperation<Mdn>, MdnChunk<Mdn> {
     return c.V;
   }
 
+  /// p_t = α_t k_t, added to zeros.
   template <class Real>
+  static void residual_key(const Context<Real>& c, const Fields<Real>& x, Real* p) {
+    la::axpy(c.K, *x[alpha], x[k], p);
+  }
+
+  /// Rule supplies the residual's key.
+  template <class Rule = Mdn, class Real>
   static void step(Context<Real>& c, const Fields<Real>& x, Real* S, Real* r) {
     const std::int64_t KV = c.K * c.V;
     Real* M = S + KV;
     Real* p = c.arena->zeros(c.K);
-    la::axpy(c.K, *x[alpha], x[k], p);
+    Rule::residual_key(c, x, p);
     for (std::int64_t j = 0; j < c.V; ++j) r[j] = x[v][j];
     la::gemv_t_sub(c.K, c.V, S, p, r);
 

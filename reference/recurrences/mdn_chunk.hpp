@@ -33,8 +33,11 @@ template <class Real>
 struct MdnCoefficients {
   std::int64_t n = 0;
   std::vector<Real> gamma, m, alpha_bar, mu_bar, b;
+  std::int64_t shift = 1;  // rows by which Γ⁻ is Γ moved down; anything but 1 is an error to study
 
-  const Real& gamma_shifted(std::int64_t i, std::int64_t j) const { return gamma[(i - 1) * n + j]; }
+  const Real& gamma_shifted(std::int64_t i, std::int64_t j) const {
+    return gamma[(i - shift) * n + j];
+  }
   /// ᾱ_{i-1} and b_{i-1}, with ᾱ_{-1} = 1 and b_{-1} = 0 in this 0-based count.
   Real alpha_bar_before(std::int64_t i) const { return i == 0 ? Real(1) : alpha_bar[i - 1]; }
   Real b_before(std::int64_t i) const { return i == 0 ? Real(0) : b[i - 1]; }
@@ -152,11 +155,10 @@ void solve_shifted_residual(const MdnCoefficients<Real>& c, std::int64_t K, std:
   solve_unit_lower(c.n, V, L.data(), R);
 }
 
-/// One chunk forward: S, M [K,V] advanced together from their old values, o [n,V] unless null,
-/// R [n,V] written.
+/// What one chunk reads from S_0, M_0 [K,V]: R [n,V], and o [n,V] unless null.
 template <class Real>
-void mdn_chunk_forward(const MdnChunkInputs<Real>& x, const MdnCoefficients<Real>& c, Real* S,
-                       Real* M, Real* o, Real* R) {
+void mdn_chunk_read(const MdnChunkInputs<Real>& x, const MdnCoefficients<Real>& c, const Real* S,
+                    const Real* M, Real* o, Real* R) {
   const std::int64_t n = x.n, K = x.K, V = x.V;
   const auto [k_hat, p] = x.keys();
   solve_shifted_residual(c, K, V, p.data(), k_hat.data(), x.v, S, M, R);
@@ -174,6 +176,15 @@ void mdn_chunk_forward(const MdnChunkInputs<Real>& x, const MdnCoefficients<Real
     }
     la::gemv_t_add(i + 1, V, R, row.data(), o + i * V);
   }
+}
+
+/// S_n and M_n [K,V] together from their old values S_0, M_0, in place.
+template <class Real>
+void mdn_chunk_advance(const MdnChunkInputs<Real>& x, const MdnCoefficients<Real>& c,
+                       const Real* R, Real* S, Real* M) {
+  const std::int64_t n = x.n, K = x.K, V = x.V;
+  const auto [k_hat, p] = x.keys();
+  std::vector<Real> t(K);
   const Real minus_b = -c.b[n - 1];
   la::axpby(K * V, minus_b, M, c.alpha_bar[n - 1], S);
   la::scale(K * V, c.mu_bar[n - 1], M);
@@ -281,7 +292,7 @@ void mdn_chunk_backward(const MdnChunkInputs<Real>& x, const MdnCoefficients<Rea
       Real d_L = 0, pk = 0;
       la::dot_sub(d_L, V, d_R.data() + i * V, 1, R + j * V, 1);
       la::dot_add(pk, K, p.data() + i * K, 1, k_hat.data() + j * K, 1);
-      fn::mul_add(d_c.gamma[(i - 1) * n + j], d_L, pk);
+      fn::mul_add(d_c.gamma[(i - c.shift) * n + j], d_L, pk);
       d_L *= c.gamma_shifted(i, j);
       la::axpy(K, d_L, k_hat.data() + j * K, d_p.data() + i * K);
       la::axpy(K, d_L, p.data() + i * K, d_k_hat.data() + j * K);
@@ -327,7 +338,7 @@ void mdn_chunk_backward(const MdnChunkInputs<Real>& x, const MdnCoefficients<Rea
   }
 }
 
-/// Mixin: the chunk interface of Mdn.
+/// Mixin: the chunk interface of Mdn. U may hide `coefficients` and `advance`.
 template <class U>
 struct MdnChunk {
   template <class Real>
@@ -342,6 +353,11 @@ struct MdnChunk {
                                      : mdn_coefficients(x.n, x.alpha, x.beta, x.mu);
   }
   template <class Real>
+  static void advance(const MdnChunkInputs<Real>& x, const MdnCoefficients<Real>& weights,
+                      const Real* R, Real* S, Real* M) {
+    mdn_chunk_advance(x, weights, R, S, M);
+  }
+  template <class Real>
   static std::int64_t chunk_saved_size(const Context<Real>& c, std::int64_t count) {
     return count * c.V;
   }
@@ -349,7 +365,10 @@ struct MdnChunk {
   static void chunk(Context<Real>& c, const Block<Real>& x, std::int64_t count, Real* state,
                     Real* o, Real* saved) {
     const MdnChunkInputs<Real> in = inputs(c, x, count);
-    mdn_chunk_forward(in, coefficients(c, in), state, state + c.K * c.V, o, saved);
+    const MdnCoefficients<Real> weights = U::coefficients(c, in);
+    Real *S = state, *M = state + c.K * c.V;
+    mdn_chunk_read(in, weights, S, M, o, saved);
+    U::advance(in, weights, saved, S, M);
   }
   template <class Real>
   static void chunk_adjoint(Context<Real>& c, const Block<Real>& x, std::int64_t count,
@@ -357,7 +376,7 @@ struct MdnChunk {
                             Real* d_state, const Block<Real>& d_x) {
     const MdnChunkInputs<Real> in = inputs(c, x, count);
     const std::int64_t KV = c.K * c.V;
-    mdn_chunk_backward(in, coefficients(c, in), state_prev, state_prev + KV, saved, d_o, d_state,
+    mdn_chunk_backward(in, U::coefficients(c, in), state_prev, state_prev + KV, saved, d_o, d_state,
                        d_state + KV, inputs(c, d_x, count));
   }
 };

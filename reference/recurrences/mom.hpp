@@ -168,8 +168,10 @@ struct Mom {
   static Engine<Real> make(const ValidCase& c);
 };
 
+/// The virtual functions after `unprepare` are the rules of the mixture; the fault dictionary
+/// overrides one at a time.
 template <class Real>
-class MomRecurrence final : public Recurrence<Real> {
+class MomRecurrence : public Recurrence<Real> {
  public:
   MomRecurrence(std::unique_ptr<Update<Real>> update, const ValidCase& c)
       : update_(std::move(update)),
@@ -197,7 +199,7 @@ class MomRecurrence final : public Recurrence<Real> {
     for (std::size_t i = 0; i < route.memories.size(); ++i) {
       const std::int64_t m = route.memories[i];
       std::vector<Real> parts = load(c, state, m);
-      update_->step(c, fields(x, m), parts.data(), saved + i * slot);
+      update_->step(c, written(c, x, m, route.weights[i]), parts.data(), saved + i * slot);
       store(c, parts, state, m);
       if (!c.readout) continue;
       Real* weighted_q = c.arena->zeros(c.K);
@@ -232,7 +234,7 @@ class MomRecurrence final : public Recurrence<Real> {
                             d_parts.data(), fields(d_x, m));
       store(c, d_parts, d_state, m);
     }
-    softmax_adjoint(route.chosen, route.softmax, d_weights, d_x(Mom::router_logits));
+    logits_adjoint(route, x, d_weights, d_x(Mom::router_logits));
   }
 
   /// Norms of q, then of the keys that are used: [steps, (top_k + 1) J]. Keys of memories that are
@@ -258,13 +260,13 @@ class MomRecurrence final : public Recurrence<Real> {
     });
   }
 
- private:
+ protected:
   struct Routing {
     std::vector<std::int64_t> chosen, memories;  // memories: chosen, then the shared one
     std::vector<Real> softmax, weights;          // weights: softmax, then 1
   };
 
-  Routing routing(const Block<Real>& x, std::int64_t s = 0) const {
+  virtual Routing routing(const Block<Real>& x, std::int64_t s = 0) const {
     Routing r;
     r.chosen = select_top_k(M_, top_k_, x(Mom::router_logits, s));
     r.softmax = softmax_over(r.chosen, x(Mom::router_logits, s));
@@ -275,6 +277,17 @@ class MomRecurrence final : public Recurrence<Real> {
       r.weights.push_back(Real(1));
     }
     return r;
+  }
+
+  /// What is written into memory m, which is read with `weight`.
+  virtual Fields<Real> written(Context<Real>&, const Block<Real>& x, std::int64_t m,
+                               const Real& /*weight*/) const {
+    return fields(x, m);
+  }
+
+  virtual void logits_adjoint(const Routing& route, const Block<Real>&,
+                              const std::vector<Real>& d_weights, Real* d_logits) const {
+    softmax_adjoint(route.chosen, route.softmax, d_weights, d_logits);
   }
 
   Fields<Real> fields(const Block<Real>& x, std::int64_t m, std::int64_t s = 0) const {

@@ -12,5 +12,6 @@
   X(::assay::Rational)           \
   X(::assay::Field)              \
   X(::assay::Rounded)            \
+  X(::assay::Noisy)              \
   X(::assay::Dual<double>)       \
   X(::assay::Dual<::assay::Field>)

@@ -1,5 +1,6 @@
 #include "reference/scalars/rounded.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 
@@ -8,6 +9,7 @@
 namespace assay {
 
 constinit thread_local Format detail::tls_format = Format::fp32;
+constinit thread_local Emulation detail::tls_emulation = {};
 
 namespace {
 
@@ -98,6 +100,21 @@ double round_to(Format format, double x) {
     return std::copysign(std::numeric_limits<double>::infinity(), x);
   }
   return rounded;
+}
+
+double truncate_to(Format format, double x) {
+  const double nearest = round_to(format, x);
+  if (std::isnan(x) || std::isinf(x) || std::fabs(nearest) <= std::fabs(x)) return nearest;
+  // One value of the format back towards zero.
+  const Layout l = layout(format);
+  if (std::isinf(nearest)) {
+    return std::copysign(std::ldexp(2 - std::ldexp(1.0, 1 - l.precision), l.max_exponent), x);
+  }
+  int exponent;  // |nearest| = f 2^exponent, f in [1/2, 1)
+  const double f = std::frexp(nearest, &exponent);
+  if (std::fabs(f) == 0.5) --exponent;  // the values below a power of two lie twice as close
+  const int last = std::max(exponent - l.precision, l.min_exponent - (l.precision - 1));
+  return nearest - std::copysign(std::ldexp(1.0, last), x);
 }
 
 double unit_roundoff(Format format) { return std::ldexp(1.0, -layout(format).precision); }

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #include "reference/scalars/functions.hpp"
+#include "reference/scalars/linalg.hpp"
 
 namespace assay {
 
@@ -38,8 +39,23 @@ float fp16_bits_to_float(std::uint16_t bits);
 std::uint16_t double_to_bf16_bits(double x);
 std::uint16_t double_to_fp16_bits(double x);
 
+// As round_to, but towards zero; overflow gives the largest value of the format.
+double truncate_to(Format format, double x);
+
+// How matrix products (la:: functions whose loops sum products) differ from plain arithmetic in the
+// working format. Every combination is a correct way to compute in the formats that it names.
+enum class SumOrder { forward, reversed, pairwise };
+struct Emulation {
+  bool casts = false;              // operands of matrix products are rounded to `operand` first
+  Format operand = Format::fp32;
+  SumOrder order = SumOrder::forward;
+  bool fma = false;                // a product is not rounded before it is added
+  bool truncates = false;          // sums of matrix products are rounded towards zero
+};
+
 namespace detail {
 extern constinit thread_local Format tls_format __attribute__((tls_model("initial-exec")));
+extern constinit thread_local Emulation tls_emulation __attribute__((tls_model("initial-exec")));
 }  // namespace detail
 
 // Format of the calling thread's innermost FormatScope; fp32 without one.
@@ -56,6 +72,22 @@ class FormatScope {
   Format saved_;
 };
 
+// Emulation of the calling thread's innermost EmulationScope; plain without one.
+inline const Emulation& working_emulation() { return detail::tls_emulation; }
+
+class EmulationScope {
+ public:
+  explicit EmulationScope(const Emulation& emulation) : saved_(detail::tls_emulation) {
+    detail::tls_emulation = emulation;
+  }
+  ~EmulationScope() { detail::tls_emulation = saved_; }
+  EmulationScope(const EmulationScope&) = delete;
+  EmulationScope& operator=(const EmulationScope&) = delete;
+
+ private:
+  Emulation saved_;
+};
+
 class Rounded {
  public:
   Rounded() = default;
@@ -67,6 +99,11 @@ class Rounded {
   static Rounded from(double x) {
     Rounded result;
     result.value_ = round_to(working_format(), x);
+    return result;
+  }
+  static Rounded truncated(double x) {
+    Rounded result;
+    result.value_ = truncate_to(working_format(), x);
     return result;
   }
   double value() const { return value_; }
@@ -112,9 +149,35 @@ struct Functions<Rounded> {
   static Rounded from_double(double x) { return Rounded::from(x); }
   static double to_double(Rounded x) { return x.value(); }
   static bool is_finite(Rounded x) { return std::isfinite(x.value()); }
-  // Two roundings: the product, then the sum.
-  static void mul_add(Rounded& acc, Rounded a, Rounded b) { acc += a * b; }
-  static void mul_sub(Rounded& acc, Rounded a, Rounded b) { acc -= a * b; }
+  // Two roundings, the product and the sum; one with Emulation::fma. (The product of two values of
+  // 24 digits is exact in double; rounding its sum twice, to double and to the format, can differ
+  // from a true FMA only within 2^-53 of a tie.)
+  static void mul_add(Rounded& acc, Rounded a, Rounded b) {
+    acc = working_emulation().fma ? Rounded::from(acc.value() + a.value() * b.value()) : acc + a * b;
+  }
+  static void mul_sub(Rounded& acc, Rounded a, Rounded b) {
+    acc = working_emulation().fma ? Rounded::from(acc.value() - a.value() * b.value()) : acc - a * b;
+  }
 };
+
+namespace la {
+
+// Matrix products under the thread's Emulation; without one exactly the generic loops. Element-wise
+// work (axpy, scale) stays in the working format.
+template <>
+struct Kernels<Rounded> : GenericKernels<Rounded, Kernels<Rounded>> {
+  static void dot_add(Rounded& acc, long n, const Rounded* x, long incx, const Rounded* y,
+                      long incy);
+  static void dot_sub(Rounded& acc, long n, const Rounded* x, long incx, const Rounded* y,
+                      long incy);
+  static void gemv_t_add(long rows, long cols, const Rounded* S, const Rounded* x, Rounded* out);
+  static void gemv_t_sub(long rows, long cols, const Rounded* S, const Rounded* x, Rounded* out);
+  static void ger_add(long rows, long cols, const Rounded* x, const Rounded* y, Rounded* S);
+  static void ger_sub(long rows, long cols, const Rounded* x, const Rounded* y, Rounded* S);
+  static void scale_ger_add(long rows, long cols, const Rounded& a, const Rounded* x,
+                            const Rounded* y, Rounded* S);
+};
+
+}  // namespace la
 
 }  // namespace assay

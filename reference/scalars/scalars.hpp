@@ -10,6 +10,7 @@
 #include "reference/scalars/instantiate.hpp"    // IWYU pragma: export
 #include "reference/scalars/linalg.hpp"         // IWYU pragma: export
 #include "reference/scalars/mpfr.hpp"           // IWYU pragma: export
+#include "reference/scalars/noisy.hpp"          // IWYU pragma: export
 #include "reference/scalars/precision.hpp"      // IWYU pragma: export
 #include "reference/scalars/rational.hpp"       // IWYU pragma: export
 #include "reference/scalars/rounded.hpp"        // IWYU pragma: export

@@ -48,6 +48,7 @@ TEST_CASE("chunk: equals the recurrent form exactly for short chunks", "[chunk]"
     for (std::int64_t C : {1, 2, 3, 4, 5, 8}) {
       for (std::int64_t T : {std::int64_t{0}, std::int64_t{1}, C - 1, C, C + 1, 2 * C + 1}) {
         require_equal_forms(operation->name(), T, C, {"edge"});
+        require_equal_forms(operation->name(), T, C, {"wide"});
       }
     }
   }
@@ -57,16 +58,16 @@ TEST_CASE("chunk: equals the recurrent form exactly for C = 16", "[chunk]") {
   for (const Operation* operation : operations_with_chunk_form()) {
     for (std::int64_t T : {0, 1, 15, 16, 17, 33}) {
       require_equal_forms(operation->name(), T, 16, {"edge"});
+      require_equal_forms(operation->name(), T, 16, {"wide"});
     }
   }
 }
 
-// At C = 64 rationals of full width would take minutes; the F_p engine decides the same identity on
-// random residues, and rationals run with gates from {0, 1/2, 1}, whose numbers stay short.
 TEST_CASE("chunk: equals the recurrent form exactly for C = 64", "[chunk]") {
   for (const Operation* operation : operations_with_chunk_form()) {
     for (std::int64_t T : {0, 1, 63, 64, 65, 129}) {
       require_equal_forms(operation->name(), T, 64, {"edge"});
+      require_equal_forms(operation->name(), T, 64, {"wide"});
     }
   }
 }
