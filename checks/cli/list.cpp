@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "checks/cli/command.hpp"
+#include "checks/faults/fault.hpp"
 #include "checks/output/json_output.hpp"
 #include "reference/oracle/registry.hpp"
 
@@ -72,8 +73,29 @@ int run_list_ops(const ListFlags& flags) {
   return kWell;
 }
 
+int run_list_faults(const ListFlags& flags) {
+  std::vector<const Fault*> chosen = faults();
+  if (!flags.name.empty()) chosen = {&find_fault(flags.name)};  // throws when there is none
+  if (flags.json) {
+    Json document = json_document();
+    document["faults"] = Json::array();
+    for (const Fault* fault : chosen) {
+      const FaultInfo& info = fault->info();
+      document["faults"].push_back(
+          {{"id", info.id}, {"title", info.title}, {"source", info.source}});
+    }
+    print_json(document);
+    return kWell;
+  }
+  for (const Fault* fault : chosen) {
+    fmt::print("{:<36} {} [{}]\n", fault->info().id, fault->info().title, fault->info().source);
+  }
+  return kWell;
+}
+
 int run_list(const ListFlags& flags) {
   if (flags.what == "ops") return run_list_ops(flags);
+  if (flags.what == "faults") return run_list_faults(flags);
   if (!flags.name.empty()) {
     throw InputError(fmt::format("unknown entry '{}' of {}; there are none in this version",
                                  flags.name, flags.what));

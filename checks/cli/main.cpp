@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checks/cli/command.hpp"
+#include "checks/faults/candidate.hpp"
 #include "checks/output/interrupt.hpp"
 #include "reference/case/tensor.hpp"
 
@@ -32,7 +33,7 @@ int run(int argc, char** argv) {
       "Exit: 0 all well, 1 a finding, 2 bad usage or input, 3 could not decide or nothing could "
       "run.");
   const std::vector<Command> commands = {add_list(app), add_gen(app), add_eval(app),
-                                         add_gradcheck(app), add_verify(app)};
+                                         add_gradcheck(app), add_check(app), add_verify(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -49,6 +50,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   assay::catch_interrupts();
+  assay::register_emulated_candidates();
   int code = kUndecided;
   try {
     code = run(argc, argv);

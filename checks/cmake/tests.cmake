@@ -6,6 +6,7 @@ if(tests)
     ASSAY_PROGRAM="$<TARGET_FILE:assay_program>")
   target_link_libraries(checks_tests PRIVATE assay::checks fmt::fmt)
   add_dependencies(checks_tests assay_program)
+  include(${CMAKE_CURRENT_SOURCE_DIR}/candidate/tests/plugins.cmake)
 endif()
 
 set(tests_dir ${CMAKE_CURRENT_SOURCE_DIR}/tests)

@@ -139,15 +139,15 @@ void report(CheckOutcome& outcome, FieldPoint& point, const CheckTask& task,
 CheckOutcome run(const CheckTask& task) {
   const std::vector<std::string> names = differentiable_inputs(task.c);
   CheckOutcome outcome;
-  int points = 0;
+  int points = 0, wrong = 0;
   while (points < kPoints && (points == 0 || !task.out_of_time())) {
     FieldPoint point(task, points++);
     for (const std::string& name : names) {
       const std::int64_t pinned = point.wrong_pinned(name);
+      const bool agrees = point.agrees(name, 0, point.size(name));
       if (pinned >= 0) report(outcome, point, task, name, pinned);
-      if (!point.agrees(name, 0, point.size(name))) {
-        report(outcome, point, task, name, point.first_wrong(name));
-      }
+      if (!agrees) report(outcome, point, task, name, point.first_wrong(name));
+      wrong += pinned >= 0 || !agrees;
     }
     if (outcome.status == CheckOutcome::Status::failed) break;
     if (!point.agrees_together()) {
@@ -158,8 +158,7 @@ CheckOutcome run(const CheckTask& task) {
     task.progress(static_cast<double>(points) / kPoints);
   }
   if (outcome.status == CheckOutcome::Status::failed) {
-    outcome.detail = fmt::format("<v, J u> != <J^T v, u> in {} of {} inputs", outcome.lines.size(),
-                                 names.size());
+    outcome.detail = fmt::format("<v, J u> != <J^T v, u>: {} of {} inputs", wrong, names.size());
     return outcome;
   }
   outcome.detail = fmt::format(

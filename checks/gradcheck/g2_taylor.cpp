@@ -95,27 +95,43 @@ class TaylorTest {
  public:
   explicit TaylorTest(const CheckTask& task) : task_(task), loss_(task) {}
 
-  /// Raises the precision until the direction is decided.
+  /// Share of the directions that were done before this one.
+  void set_progress(double done, double each) {
+    done_ = done;
+    each_ = each;
+  }
+
+  /// Raises the precision until the direction is decided, from the one that sufficed before.
   Verdict decide(const Direction& u) {
     Verdict verdict;
-    for (const long bits : kBits) {
-      const PrecisionScope precision(bits);
-      verdict = at_precision(u, bits);
-      if (verdict.kink || verdict.decision != Decision::undecided) break;
+    for (std::size_t i = sufficed_; i < kBits.size(); ++i) {
+      const PrecisionScope precision(kBits[i]);
+      if (i + 1 < kBits.size() && is_too_wide(value(kBits[i]))) continue;
+      verdict = at_precision(u, kBits[i]);
+      if (!verdict.kink && verdict.decision == Decision::undecided) continue;
+      sufficed_ = i;  // and most likely does for the next direction
+      break;
     }
     return verdict;
   }
 
  private:
-  struct Base {
-    Ball value;
-    Tensors gradients;
-  };
-
-  const Base& base(long bits) {
-    const auto [found, fresh] = bases_.try_emplace(bits);
-    if (fresh) found->second = {loss_.value(loss_.point()), loss_.gradients()};
+  const Ball& value(long bits) {
+    const auto [found, fresh] = values_.try_emplace(bits);
+    if (fresh) found->second = loss_.value(loss_.point());
     return found->second;
+  }
+  const Tensors& gradients(long bits) {
+    const auto [found, fresh] = gradients_.try_emplace(bits);
+    if (fresh) found->second = loss_.gradients();
+    return found->second;
+  }
+
+  /// Is the ball of L so wide that it hides a remainder of order 3 at the smallest step?
+  static bool is_too_wide(const Ball& value) {
+    Ball radius;
+    arb_get_rad_arb(radius.raw(), value.raw());
+    return log2_upper(radius) > log2_upper(value) - 3 * static_cast<double>(kExponents.back());
   }
 
   Ball slope(const Direction& u, const Tensors& g) const {
@@ -139,25 +155,28 @@ class TaylorTest {
   }
 
   Verdict at_precision(const Direction& u, long bits) {
-    const Base& at = base(bits);
+    const Ball& middle = value(bits);
     Verdict v;
     v.bits = bits;
-    v.slope = slope(u, at.gradients);
+    v.slope = slope(u, gradients(bits));
     Sequence second, third, even;
     for (std::size_t i = 0; i < kExponents.size(); ++i) {
       const long e = kExponents[i];
       const Ball plus = value_at(u, 1, e), minus = value_at(u, -1, e);
       Ball change = v.slope;
       arb_mul_2exp_si(change.raw(), change.raw(), -e);
-      second[i] = plus - at.value - change;
+      second[i] = plus - middle - change;
       third[i] = plus - minus - change - change;
-      even[i] = plus + minus - at.value - at.value;
+      even[i] = plus + minus - middle - middle;
       v.measured = plus - minus;
       arb_mul_2exp_si(v.measured.raw(), v.measured.raw(), e - 1);
+      const double share = static_cast<double>(i + 1) / kExponents.size();
+      shown_ = std::max(shown_, done_ + each_ * share);  // a second precision shows no way back
+      task_.progress(shown_);
     }
     const Ball order = order_between(even, kExponents.size() - 2);
     v.kink = fn::less(order, fn::from_double<Ball>(1.5));
-    const double size = std::max(log2_upper(at.value), log2_upper(v.slope));
+    const double size = std::max(log2_upper(middle), log2_upper(v.slope));
     v.second = judge(second, 2, size, bits);
     v.third = judge(third, 3, size, bits);
     for (const Order* o : {&v.second, &v.third}) {
@@ -171,7 +190,10 @@ class TaylorTest {
 
   const CheckTask& task_;
   Loss loss_;
-  std::map<long, Base> bases_;
+  std::map<long, Ball> values_;  // of L at the point itself, by precision
+  std::map<long, Tensors> gradients_;
+  std::size_t sufficed_ = 0;  // index of the precision that decided last
+  double done_ = 0, each_ = 1, shown_ = 0;
 };
 
 /// Gaussian in every element, or ±1 in a few; never the gradient. Scaled by a power of two to a
@@ -229,6 +251,7 @@ class Run {
     constexpr int kDirections = kGaussian + kSparse;
     for (int round = 0; round < kDirections; ++round) {
       if (round > 0 && task_.out_of_time()) break;
+      test_.set_progress(static_cast<double>(round) / kDirections, 1.0 / kDirections);
       Direction u = draw_direction(task_, round, excluded_);
       Verdict verdict = test_.decide(u);
       if (verdict.kink) {
@@ -246,7 +269,6 @@ class Run {
       } else {
         note(verdict);
       }
-      task_.progress(static_cast<double>(round + 1) / kDirections);
     }
     return finish(done);
   }

@@ -35,7 +35,9 @@ struct GradcheckReport {
   bool failed() const;
 };
 
-/// Runs the checks on one case. A check that cannot say anything about it is skipped with a reason.
+/// Runs the checks on one case, in every form the operation has; one outcome each. A check that
+/// cannot say anything about the case, or could not decide ("undecided: ..."), is skipped with the
+/// reason. Throws InputError for a case that cannot be evaluated.
 GradcheckReport gradcheck(const ValidCase& c, const GradcheckRequest& request);
 
 /// The same for an operation that need not be registered.

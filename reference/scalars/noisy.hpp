@@ -39,6 +39,18 @@ struct NoiseState {
 };
 extern constinit thread_local NoiseState tls_noise __attribute__((tls_model("initial-exec")));
 
+// Row b holds the signs of the eight bits of b.
+struct NoiseSigns {
+  double row[256][8];
+  constexpr NoiseSigns() : row() {
+    for (int b = 0; b < 256; ++b) {
+      for (int i = 0; i < 8; ++i) row[b][i] = (b >> i & 1) ? 1.0 : -1.0;
+    }
+  }
+  constexpr const double* operator[](std::size_t b) const { return row[b]; }
+};
+inline constexpr NoiseSigns kNoiseSigns{};
+
 // xorshift64*: eight sign bits per call are taken from the well-mixed high half.
 inline std::uint32_t noise_bits() {
   std::uint64_t& s = tls_noise.random;
@@ -80,8 +92,8 @@ class Noisy {
   void add_noise(double bound) {
     constexpr double kUniform = 0.57735026918962576;  // 1/√3
     const double size = bound * kUniform + detail::tls_noise.model.tiny;
-    const std::uint32_t bits = detail::noise_bits();
-    for (int i = 0; i < kLanes; ++i) d[i] += (bits >> i & 1) ? size : -size;
+    const double* sign = detail::kNoiseSigns[detail::noise_bits() & 255];
+    for (int i = 0; i < kLanes; ++i) d[i] += size * sign[i];
   }
   Noisy&& rounded() && {
     if (v != 0) add_noise(detail::tls_noise.model.elementwise * std::fabs(v));
@@ -191,7 +203,7 @@ struct Functions<Noisy> {
     acc.v += sign * product;
     const double x = sign * b.v, y = sign * a.v;
     for (int i = 0; i < Noisy::kLanes; ++i) acc.d[i] += x * a.d[i] + y * b.d[i];
-    if (product != 0) acc.add_noise(u * std::hypot(product, acc.v));
+    if (product != 0) acc.add_noise(u * std::sqrt(product * product + acc.v * acc.v));
   }
 };
 
@@ -201,59 +213,14 @@ namespace la {
 // Everything else (scale, axpby) is element by element and keeps the generic loops.
 template <>
 struct Kernels<Noisy> : GenericKernels<Noisy, Kernels<Noisy>> {
-  /// Is x exactly a number of the operand format?
-  static bool representable(double x) {
-    int exponent;
-    const double scaled = std::ldexp(std::frexp(x, &exponent), detail::tls_noise.model.operand_bits);
-    return scaled == std::nearbyint(scaled);
-  }
-  static void multiply_add(Noisy& acc, const Noisy& a, const Noisy& b, double sign) {
-    const NoiseModel& m = detail::tls_noise.model;
-    const double product = a.v * b.v;
-    acc.v += sign * product;
-    const double x = sign * b.v, y = sign * a.v;
-    for (int i = 0; i < Noisy::kLanes; ++i) acc.d[i] += x * a.d[i] + y * b.d[i];
-    if (product == 0) return;
-    const int casts = m.operand > m.accumulator ? !representable(a.v) + !representable(b.v) : 0;
-    const double cast = std::sqrt(static_cast<double>(casts)) * m.operand;
-    acc.add_noise(std::hypot(std::hypot(cast, m.accumulator) * product, m.accumulator * acc.v));
-  }
-  static void dot_add(Noisy& acc, long n, const Noisy* x, long incx, const Noisy* y, long incy) {
-    for (long i = 0; i < n; ++i) multiply_add(acc, x[i * incx], y[i * incy], 1);
-  }
-  static void dot_sub(Noisy& acc, long n, const Noisy* x, long incx, const Noisy* y, long incy) {
-    for (long i = 0; i < n; ++i) multiply_add(acc, x[i * incx], y[i * incy], -1);
-  }
-  static void gemv_t_add(long rows, long cols, const Noisy* S, const Noisy* x, Noisy* out) {
-    for (long i = 0; i < rows; ++i) {
-      for (long j = 0; j < cols; ++j) multiply_add(out[j], S[i * cols + j], x[i], 1);
-    }
-  }
-  static void gemv_t_sub(long rows, long cols, const Noisy* S, const Noisy* x, Noisy* out) {
-    for (long i = 0; i < rows; ++i) {
-      for (long j = 0; j < cols; ++j) multiply_add(out[j], S[i * cols + j], x[i], -1);
-    }
-  }
-  static void ger_add(long rows, long cols, const Noisy* x, const Noisy* y, Noisy* S) {
-    for (long i = 0; i < rows; ++i) {
-      for (long j = 0; j < cols; ++j) multiply_add(S[i * cols + j], x[i], y[j], 1);
-    }
-  }
-  static void ger_sub(long rows, long cols, const Noisy* x, const Noisy* y, Noisy* S) {
-    for (long i = 0; i < rows; ++i) {
-      for (long j = 0; j < cols; ++j) multiply_add(S[i * cols + j], x[i], y[j], -1);
-    }
-  }
+  static void dot_add(Noisy& acc, long n, const Noisy* x, long incx, const Noisy* y, long incy);
+  static void dot_sub(Noisy& acc, long n, const Noisy* x, long incx, const Noisy* y, long incy);
+  static void gemv_t_add(long rows, long cols, const Noisy* S, const Noisy* x, Noisy* out);
+  static void gemv_t_sub(long rows, long cols, const Noisy* S, const Noisy* x, Noisy* out);
+  static void ger_add(long rows, long cols, const Noisy* x, const Noisy* y, Noisy* S);
+  static void ger_sub(long rows, long cols, const Noisy* x, const Noisy* y, Noisy* S);
   static void scale_ger_add(long rows, long cols, const Noisy& a, const Noisy* x, const Noisy* y,
-                            Noisy* S) {
-    for (long i = 0; i < rows; ++i) {
-      for (long j = 0; j < cols; ++j) {
-        Noisy& s = S[i * cols + j];
-        s *= a;
-        multiply_add(s, x[i], y[j], 1);
-      }
-    }
-  }
+                            Noisy* S);
 };
 
 }  // namespace la

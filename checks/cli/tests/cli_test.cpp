@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checks/cli/tests/run_program.hpp"
+#include "checks/faults/fault.hpp"
 #include "checks/output/decimal.hpp"
 #include "reference/case/safetensors.hpp"
 #include "reference/oracle/registry.hpp"
@@ -67,12 +68,25 @@ TEST_CASE("cli: bad usage is one line and exit 2", "[cli]") {
 }
 
 TEST_CASE("cli/list: what this version does not have is an empty list", "[cli]") {
-  for (const std::string what : {"faults", "claims", "candidates"}) {
+  for (const std::string what : {"claims", "candidates"}) {
     CHECK(run_program("list " + what).out == "none in this version\n");
     const json document = json::parse(run_program("list " + what + " --json").out);
     CHECK(document.at("schema_version") == 1);
     CHECK(document.at(what) == json::array());
   }
+}
+
+TEST_CASE("cli/list: every fault, as text and as JSON", "[cli]") {
+  const std::string text = run_program("list faults").out;
+  const json document = json::parse(run_program("list faults --json").out);
+  REQUIRE(document.at("faults").size() == assay::faults().size());
+  for (const json& fault : document["faults"]) {
+    CHECK(text.find(fault.at("id").get<std::string>()) != std::string::npos);
+    CHECK(!fault.at("title").get<std::string>().empty());
+    CHECK(!fault.at("source").get<std::string>().empty());
+  }
+  const json one = json::parse(run_program("list faults '*.packed_leak' --json").out);
+  CHECK(one.at("faults").size() == 1);
 }
 
 TEST_CASE("cli/list: every operation, as text and as JSON", "[cli]") {

@@ -79,7 +79,7 @@ struct FaultyGdn : Gdn {
 };
 
 // m2rnn: the right adjoint, then the result of one term undone.
-enum class M2rnnFault { dropped_residual, wrong_sign, stale_state };
+enum class M2rnnFault { dropped_residual, wrong_sign, stale_state, zero_gradient };
 
 template <M2rnnFault kFault>
 struct FaultyM2rnn : M2rnn {
@@ -93,6 +93,8 @@ struct FaultyM2rnn : M2rnn {
       for (std::int64_t j = 0; j < c.V; ++j) fn::mul_sub(d_x(v)[j], x(w_residual)[j], u[j]);
     } else if (kFault == M2rnnFault::wrong_sign) {
       *d_x(f) = -*d_x(f);
+    } else if (kFault == M2rnnFault::zero_gradient) {
+      for (std::int64_t j = 0; j < c.V; ++j) d_x(w_residual)[j] = 0;
     } else {
       Real* minus_u = c.arena->zeros(c.V);
       for (std::int64_t j = 0; j < c.V; ++j) minus_u[j] = -u[j];

@@ -78,6 +78,11 @@ TEST_CASE("gradcheck/planted: a stale state is rejected", "[gradcheck][planted]"
   must_reject<FaultyM2rnn<M2rnnFault::stale_state>>(kM2rnnShape, check, "q");
 }
 
+TEST_CASE("gradcheck/planted: an all-zero gradient is rejected", "[gradcheck][planted]") {
+  const std::string check = GENERATE("G1", "G2", "G3", "G4");
+  must_reject<FaultyM2rnn<M2rnnFault::zero_gradient>>(kM2rnnShape, check, "w_residual");
+}
+
 TEST_CASE("gradcheck/planted: one wrong element is named", "[gradcheck][planted]") {
   const std::string check = GENERATE("G1", "G2", "G3", "G4");
   const CheckOutcome outcome = run(Planted<RnnWrongAtTwo>(), "B=1,T=4,H=1,D=3", check);

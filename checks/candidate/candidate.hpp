@@ -1,0 +1,80 @@
+// A candidate: somebody's claim to compute an operation. It runs in a child process that never sees
+// reference, tolerance or verdict.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checks/verdict/precision_model.hpp"
+#include "reference/case/schema.hpp"
+
+namespace assay {
+
+/// What happened to one call. Everything but `ran` and `unsupported` is a finding by itself.
+enum class RunStatus {
+  ran,
+  unsupported,    // the candidate says it does not do this case; `detail` says why
+  failed,         // it returned an error
+  crashed,        // signal, or the child went away
+  timed_out,      // no answer within the limit
+  out_of_memory,  // memory limit hit
+};
+
+/// Findings of hygiene: each is a sentence with tensor and place.
+struct HygieneFinding {
+  std::string kind;  // "input modified", "written outside", "not written", "wrong shape",
+                     // "nondeterministic", "stale"
+  std::string tensor;
+  std::string detail;
+};
+
+struct RunResult {
+  RunStatus status = RunStatus::ran;
+  std::string detail;                               // one line
+  std::map<std::string, Tensor<double>> outputs;    // exact values of what was stored
+  std::map<std::string, Tensor<double>> gradients;  // by input name
+  std::vector<HygieneFinding> hygiene;
+  double seconds = 0;
+};
+
+struct RunLimits {
+  double seconds = 60;
+  std::uint64_t memory_bytes = 8ull << 30;
+};
+
+struct CandidateInfo {
+  std::string name;
+  std::vector<std::string> operations;  // empty: not declared
+  std::optional<PrecisionModel> model;  // when the candidate declares one
+  bool has_backward = true;
+};
+
+/// How the tensors of a call lie in memory.
+struct CallLayout {
+  bool strided = false;        // inputs and cotangents with gaps and offsets
+  bool fresh_buffers = false;  // not the memory of the call before
+};
+
+class Candidate {
+ public:
+  virtual ~Candidate() = default;
+  virtual const CandidateInfo& info() const = 0;
+  /// Runs the case; inputs are handed over in the dtypes that the case stores. Never throws for
+  /// what the candidate does; throws InputError when the candidate cannot be started at all.
+  virtual RunResult run(const ValidCase& c, bool gradients) = 0;
+  /// The same with a layout; `unsupported` where the candidate has no such thing.
+  virtual RunResult run_laid_out(const ValidCase& c, bool gradients, const CallLayout& layout);
+};
+
+/// SPEC: `cpu`, `cuda`, `path.so`, `python:module:function`, `fault:ID`, `outputs:FILE`, and those
+/// of scheme.hpp. `cpu`, `cuda` and `path.so` may end in `@recurrent`, `@chunk`, `@chunk_log` or
+/// `@chunk=32` to ask for a form. Throws InputError.
+std::unique_ptr<Candidate> open_candidate(const std::string& spec, const PrecisionModel& model,
+                                          const RunLimits& limits);
+
+}  // namespace assay

@@ -1,0 +1,2 @@
+/* A library that is no plug-in. */
+int answer(void) { return 42; }

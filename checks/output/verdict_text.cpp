@@ -1,0 +1,86 @@
+#include "checks/output/verdict_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace assay {
+namespace {
+
+std::string number(double x) {
+  if (std::isnan(x)) return "nan";
+  if (std::isinf(x)) return x < 0 ? "-inf" : "inf";
+  return fmt::format("{:.3g}", x);
+}
+
+/// What the rules of other suites say of the same output.
+std::string other_rules(const Verdict& verdict) {
+  std::int64_t violations = 0;
+  double ratio = 0;
+  for (const TensorVerdict& t : verdict.tensors) {
+    violations += t.stats.allclose_violations;
+    ratio = std::max(ratio, std::isnan(t.stats.rms_ratio) ? 1e300 : t.stats.rms_ratio);
+  }
+  return fmt::format("allclose(1e-2) would {}; an RMS ratio of 0.005 would {} ({})",
+                     violations == 0 ? "pass" : fmt::format("fail at {} elements", violations),
+                     ratio <= 0.005 ? "pass" : "fail", number(ratio));
+}
+
+}  // namespace
+
+std::string verdict_text(const Verdict& v) {
+  std::string text = fmt::format("{}  {}\n", verdict_name(v.kind), v.case_line);
+  if (!v.sentence.empty()) text += "  " + v.sentence + "\n";
+  if (!v.cause.empty()) text += "  probable cause: " + v.cause + "\n";
+  if (!v.tensors.empty()) {
+    text += fmt::format("  {:<16} {:>9} {:>9} {:>9} {:>10} {:>8}  {}\n", "tensor", "max |z|", "rms z",
+                        "max error", "RMS ratio", "SNR dB", "worst at");
+  }
+  for (const TensorVerdict& t : v.tensors) {
+    text += fmt::format("  {:<16} {:>9} {:>9} {:>9} {:>10} {:>8}  {}{}\n", t.name,
+                        number(t.stats.max_z), number(t.stats.rms_z), number(t.stats.max_error),
+                        number(t.stats.rms_ratio), number(t.stats.snr_db), t.where,
+                        t.stats.accepted() ? "" : "  <-- rejected");
+  }
+  for (std::size_t i = 0; i < std::min<std::size_t>(v.filters.size(), 3); ++i) {
+    const FilterResult& f = v.filters[i];
+    text += fmt::format("  filter    {}: coefficient {:.3g} ± {:.1g}, explains {:.1f} %\n", f.id,
+                        f.coefficient, f.standard_error, 100 * std::min(1.0, f.explained));
+  }
+  for (std::size_t i = 0; i < std::min<std::size_t>(v.structures.size(), 3); ++i) {
+    const StructureFinding& s = v.structures[i];
+    text += fmt::format("  structure {}: {} of z at {} = {} stands out by {:.1f}\n", s.tensor,
+                        s.statistic, s.axis, s.index, s.significance);
+  }
+  for (const HygieneFinding& h : v.hygiene) {
+    text += fmt::format("  hygiene   {}: {} {}\n", h.kind, h.tensor, h.detail);
+  }
+  for (const std::string& note : v.notes) text += "  note: " + note + "\n";
+  if (is_finding(v.kind) && !v.tensors.empty()) text += "  " + other_rules(v) + "\n";
+  if (!v.replay.empty()) text += "  replay: " + v.replay + "\n";
+  return text;
+}
+
+std::string check_text(const CheckReport& report) {
+  std::string text;
+  std::map<VerdictKind, int> counts;
+  const Verdict* worst = nullptr;
+  for (const Verdict& v : report.verdicts) {
+    ++counts[v.kind];
+    double z = 0;
+    for (const TensorVerdict& t : v.tensors) z = std::max(z, t.stats.max_z);
+    text += fmt::format("{:<16} max z {:>8}  {}\n", verdict_name(v.kind), number(z), v.case_line);
+    if (is_finding(v.kind) && !worst) worst = &v;
+  }
+  if (worst) text += "\n" + verdict_text(*worst);
+  text += fmt::format("\n{} under {}: {} case(s) in {:.1f} s:", report.candidate, report.model.name,
+                      report.verdicts.size(), report.seconds);
+  for (const auto& [kind, count] : counts) text += fmt::format(" {} {}", count, verdict_name(kind));
+  text += "\n";
+  if (report.model_inferred) text += "the precision model was inferred; give --model to set it\n";
+  for (const std::string& line : report.skipped) text += "not run: " + line + "\n";
+  return text;
+}
+
+}  // namespace assay

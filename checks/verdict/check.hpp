@@ -1,0 +1,42 @@
+// `assay check`: a candidate against the cases of one or more operations.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "checks/verdict/check_cases.hpp"
+#include "checks/verdict/verdict.hpp"
+
+namespace assay {
+
+struct CheckRequest {
+  std::vector<std::string> operations;  // empty: all that the candidate declares
+  double budget_seconds = 60;           // of all operations together; every operation gets a share
+  std::uint64_t seed = 1;
+  int threads = 1;
+  bool gradients = true;
+  /// Called before every case: share of the budget, what is run.
+  std::function<void(double, const std::string&)> progress = {};
+  /// Asked between cases; true stops the campaign, keeping what was found.
+  std::function<bool()> interrupted = {};
+};
+
+struct CheckReport {
+  std::string candidate;
+  PrecisionModel model;
+  bool model_inferred = false;
+  std::vector<Verdict> verdicts;       // in the order run
+  std::vector<std::string> skipped;    // operations or cases that did not run, with the reason
+  double seconds = 0;
+  bool failed() const;                 // some verdict is a finding
+  bool nothing_ran() const;
+};
+
+/// One case, run and judged, with the repeat run that looks for non-determinism.
+Verdict check_case(Candidate& candidate, const CheckCase& c, const PrecisionModel& model,
+                   const CheckRequest& request);
+
+CheckReport check(Candidate& candidate, const PrecisionModel& model, const CheckRequest& request);
+
+}  // namespace assay

@@ -1,0 +1,138 @@
+#include "checks/verdict/check_cases.hpp"
+
+#include <cmath>
+#include <set>
+
+#include "checks/verdict/lattice.hpp"
+#include "reference/case/generate.hpp"
+
+namespace assay {
+namespace {
+
+DType dtype_of(NumberFormat format) {
+  switch (format) {
+    case NumberFormat::fp64: return DType::F64;
+    case NumberFormat::fp16: return DType::F16;
+    case NumberFormat::bf16: return DType::BF16;
+    default: return DType::F32;
+  }
+}
+
+struct Recipe {
+  const char* why;
+  std::map<char, std::int64_t> lengths;  // others keep the defaults below
+  const char* cu_seqlens = "";
+  std::vector<std::string> gates = {"model"};
+  bool log_gates = false;
+  bool optional_inputs = true;
+  bool groups = false;
+  const char* cotangents = "all";  // "all", "final", "none but o"
+  std::vector<std::string> options = {};
+};
+
+const std::map<char, std::int64_t> kDefaults = {{'B', 1}, {'T', 70}, {'H', 2}, {'N', 2},
+                                                {'K', 16}, {'V', 24}, {'D', 12}, {'E', 10},
+                                                {'M', 4}, {'J', 2}, {'W', 4}, {'P', 3}};
+
+std::vector<Recipe> recipes(std::int64_t C) {
+  return {
+      {"ordinary", {{'T', 2 * C + 2}, {'K', 32}, {'V', 24}}},
+      {"one past the chunk, shared heads", {{'T', C + 1}, {'H', 4}, {'N', 4}}, "", {"wide"}, true,
+       true, true},
+      {"packed, with empty and one-token sequences", {}, "0,0,1,1,34,66,70", {"model"}, true},
+      {"one token", {{'T', 1}, {'K', 9}, {'V', 5}}, "", {"wide"}},
+      {"no tokens", {{'T', 0}, {'K', 4}, {'V', 4}}},
+      {"chunk less one, states absent", {{'T', C - 1}, {'K', 24}, {'V', 8}}, "", {"wide"}, true,
+       false},
+      {"gates of exactly 0 and 1", {{'T', C + 2}}, "", {"edge"}},
+      {"gates down to exp(-100), and -inf", {{'T', C + 5}}, "", {"edge"}, true},
+      {"long memory", {{'T', 2 * C + 1}, {'B', 2}}, "", {"long"}},
+      {"only the final state has a cotangent", {{'T', C}, {'K', 12}, {'V', 20}}, "", {"model"},
+       false, true, false, "final"},
+      {"only the read-out has a cotangent", {{'T', C + 7}}, "", {"model"}, true, true, false,
+       "output"},
+      {"K = V with states", {{'T', 40}, {'K', 16}, {'V', 16}}, "", {"wide"}},
+      {"K = 1, V = 1", {{'T', 33}, {'K', 1}, {'V', 1}}, "", {"wide"}},
+  };
+}
+
+bool uses(const Schema& schema, char letter) {
+  for (const InputSpec& in : schema.inputs) {
+    if (in.axes.find(letter) != std::string::npos) return true;
+  }
+  return false;
+}
+
+std::string shape_text_of(const Schema& schema, const Recipe& r) {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ",") + part; };
+  const bool packed = *r.cu_seqlens != 0 && schema.packable;
+  if (packed) add(std::string("cu=") + r.cu_seqlens);
+  for (const auto& [letter, fallback] : kDefaults) {
+    if (!uses(schema, letter) || schema.fixed_axes.count(letter)) continue;
+    if (packed && (letter == 'B' || letter == 'T')) continue;
+    const auto given = r.lengths.find(letter);
+    const std::int64_t length = given == r.lengths.end() ? fallback : given->second;
+    add(std::string(1, letter) + "=" + std::to_string(length));
+  }
+  if (!r.groups) return text;
+  std::int64_t shared = 1;
+  for (const InputSpec& in : schema.inputs) {
+    if (in.role == Role::state || in.axes.find(schema.head_axis) == std::string::npos) continue;
+    if (in.name == "v" || in.name == "x" || in.name == "v_mem") continue;  // keeps all heads
+    add(std::string(1, schema.head_axis) + "." + in.name + "=" + std::to_string(shared));
+    shared = shared == 1 ? 2 : 1;
+  }
+  return text;
+}
+
+void drop_cotangents(Case& data, const Schema& schema, const std::string& keep) {
+  if (keep == "all") return;
+  for (const OutputSpec& out : schema.outputs) {
+    if (out.final_state != (keep == "final")) data.tensors.erase("d_" + out.name);
+  }
+}
+
+bool has_final_state(const Schema& schema) {
+  for (const OutputSpec& out : schema.outputs) {
+    if (out.final_state) return true;
+  }
+  return false;
+}
+
+ValidCase build(const Operation& operation, const Recipe& r, const PrecisionModel& model,
+                std::uint64_t seed) {
+  GenerateRequest request;
+  request.op = operation.name();
+  request.shape = shape_text_of(operation.schema(nullptr), r);
+  request.gates = r.gates;
+  request.log_gates = r.log_gates;
+  request.dtype = dtype_of(model.input);
+  request.seed = seed;
+  request.optional_inputs = r.optional_inputs;
+  request.options = r.options;
+  Case data = generate([&](const Case* c) { return operation.schema(c); }, request);
+  const Schema schema = operation.schema(&data);
+  drop_cotangents(data, schema, r.cotangents);
+  return validate(std::move(data), schema);
+}
+
+}  // namespace
+
+std::vector<CheckCase> check_cases(const Operation& operation, const PrecisionModel& model,
+                                   std::uint64_t seed) {
+  const Schema schema = operation.schema(nullptr);
+  std::vector<CheckCase> cases;
+  std::uint64_t number = 0;
+  for (const Recipe& r : recipes(model.chunk)) {
+    ++number;
+    if (*r.cu_seqlens != 0 && !schema.packable) continue;
+    if (std::string(r.cotangents) != "all" && !has_final_state(schema)) continue;
+    cases.push_back({build(operation, r, model, seed * 1000 + number), r.why, false});
+    if (number != 1) continue;
+    if (auto lattice = lattice_case(operation, model, seed)) cases.push_back(std::move(*lattice));
+  }
+  return cases;
+}
+
+}  // namespace assay

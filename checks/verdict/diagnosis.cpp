@@ -1,0 +1,170 @@
+#include "checks/verdict/diagnosis.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/oracle/parallel.hpp"
+
+namespace assay {
+namespace {
+
+/// 1/σ², 0 where nothing is expected to be off at all (the z test sees those).
+std::vector<double> weights(const ExpectedTensor& e) {
+  std::vector<double> w(e.sigma.size());
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    w[i] = e.sigma[i] > 0 ? 1 / (e.sigma[i] * e.sigma[i]) : 0;
+  }
+  return w;
+}
+
+double root_mean_square(const std::vector<double>& v) {
+  double sum = 0;
+  for (double x : v) sum += x * x;
+  return v.empty() ? 0 : std::sqrt(sum / static_cast<double>(v.size()));
+}
+
+FilterResult filter(const Expectation& expectation,
+                    const std::map<std::string, std::vector<double>>& weight,
+                    const ErrorTensors& error, double error_energy, const Direction& direction) {
+  FilterResult r{direction.id, direction.is_fault, 0, 0, 0, direction.allowed};
+  double dd = 0, ed = 0;
+  std::vector<double> lane_ed;
+  for (const auto& [name, d] : direction.d) {
+    const auto found = expectation.find(name);
+    if (found == expectation.end()) continue;
+    const ExpectedTensor& e = found->second;
+    const std::vector<double>&w = weight.at(name), &err = error.at(name);
+    lane_ed.resize(e.lanes.size());
+    for (std::size_t i = 0; i < d.size(); ++i) {
+      const double wd = w[i] * d[i];
+      if (wd == 0) continue;
+      dd += wd * d[i];
+      ed += wd * err[i];
+      for (std::size_t l = 0; l < e.lanes.size(); ++l) lane_ed[l] += wd * e.lanes[l][i];
+    }
+  }
+  if (!(dd > 0) || !std::isfinite(dd)) return r;
+  r.coefficient = ed / dd;
+  r.standard_error = root_mean_square(lane_ed) / dd;
+  r.explained = error_energy > 0 ? ed * ed / dd / error_energy : 0;
+  return r;
+}
+
+}  // namespace
+
+double FilterResult::significance() const {
+  const double beyond = std::fabs(coefficient) - allowed;
+  if (!(beyond > 0)) return 0;
+  return standard_error > 0 ? beyond / standard_error : 1e300;
+}
+
+std::vector<FilterResult> matched_filters(const Expectation& expectation, const ErrorTensors& error,
+                                          const std::vector<Direction>& directions, int threads) {
+  std::map<std::string, std::vector<double>> weight;
+  double energy = 0;
+  for (const auto& [name, e] : expectation) {
+    weight[name] = weights(e);
+    const std::vector<double>& err = error.at(name);
+    for (std::size_t i = 0; i < err.size(); ++i) energy += weight[name][i] * err[i] * err[i];
+  }
+  std::vector<FilterResult> results(directions.size());
+  parallel_for(static_cast<std::int64_t>(directions.size()), threads, [&](std::int64_t i) {
+    results[i] = filter(expectation, weight, error, energy, directions[i]);
+  });
+  const auto significant = [](const FilterResult& r) {
+    return r.significance() > kFilterThreshold;
+  };
+  std::stable_sort(results.begin(), results.end(), [&](const FilterResult& a, const FilterResult& b) {
+    if (significant(a) != significant(b)) return significant(a);
+    return significant(a) ? a.explained > b.explained : a.significance() > b.significance();
+  });
+  return results;
+}
+
+namespace {
+
+/// One way to sort the elements of a tensor into groups.
+struct Grouping {
+  std::string axis;
+  std::vector<std::int32_t> group;  // of each element
+  std::int64_t count = 0;
+};
+
+std::string axis_label(char letter) {
+  switch (letter) {
+    case 'B': return "batch";
+    case 'T': return "t";
+    case 'H': case 'N': return "head";
+    case 'K': return "row";
+    case 'V': case 'D': case 'E': return "column";
+    case 'M': case 'R': return "memory";
+    default: return std::string("axis ") + letter;
+  }
+}
+
+std::vector<Grouping> groupings(const ExpectedTensor& e, std::int64_t chunk) {
+  std::vector<Grouping> all;
+  const std::int64_t n = static_cast<std::int64_t>(e.truth.size());
+  std::int64_t stride = n;
+  for (std::size_t a = 0; a < e.shape.size() && a < e.axes.size(); ++a) {
+    if (e.shape[a] == 0) return {};
+    stride /= e.shape[a];
+    const std::int64_t length = e.shape[a];
+    const auto make = [&](const std::string& label, std::int64_t count, auto map) {
+      Grouping g{label, std::vector<std::int32_t>(n), count};
+      for (std::int64_t i = 0; i < n; ++i) {
+        g.group[i] = static_cast<std::int32_t>(map(i / stride % length));
+      }
+      all.push_back(std::move(g));
+    };
+    if (length < 2) continue;
+    make(axis_label(e.axes[a]), length, [](std::int64_t i) { return i; });
+    if (e.axes[a] == 'T' && length > chunk) {
+      make("t mod " + std::to_string(chunk), chunk, [&](std::int64_t i) { return i % chunk; });
+      make("chunk", (length + chunk - 1) / chunk, [&](std::int64_t i) { return i / chunk; });
+    }
+  }
+  return all;
+}
+
+/// Sums of z over every group, for one error vector.
+std::vector<double> group_sums(const Grouping& g, const std::vector<double>& inverse_sigma,
+                               const auto& error) {
+  std::vector<double> sums(g.count);
+  for (std::size_t i = 0; i < g.group.size(); ++i) {
+    sums[g.group[i]] += static_cast<double>(error[i]) * inverse_sigma[i];
+  }
+  return sums;
+}
+
+}  // namespace
+
+std::vector<StructureFinding> structure(const Expectation& expectation, const ErrorTensors& error,
+                                        std::int64_t chunk) {
+  std::vector<StructureFinding> findings;
+  for (const auto& [name, e] : expectation) {
+    std::vector<double> inverse(e.sigma.size());
+    for (std::size_t i = 0; i < inverse.size(); ++i) {
+      inverse[i] = e.sigma[i] > 0 ? 1 / e.sigma[i] : 0;
+    }
+    for (const Grouping& g : groupings(e, chunk)) {
+      const std::vector<double> seen = group_sums(g, inverse, error.at(name));
+      std::vector<double> spread(g.count);
+      for (const std::vector<float>& lane : e.lanes) {
+        const std::vector<double> sums = group_sums(g, inverse, lane);
+        for (std::int64_t i = 0; i < g.count; ++i) spread[i] += sums[i] * sums[i];
+      }
+      for (std::int64_t i = 0; i < g.count; ++i) {
+        const double scale = std::sqrt(spread[i] / static_cast<double>(e.lanes.size()));
+        if (!(std::fabs(seen[i]) > kStructureThreshold * scale) || scale == 0) continue;
+        findings.push_back({name, g.axis, i, "mean", std::fabs(seen[i]) / scale});
+      }
+    }
+  }
+  std::sort(findings.begin(), findings.end(), [](const auto& a, const auto& b) {
+    return a.significance > b.significance;
+  });
+  return findings;
+}
+
+}  // namespace assay

@@ -1,0 +1,60 @@
+// Why does a candidate's error look as it does? Matched filters against known faults and against
+// the sensitivity to every gate and constant; structure of the error over time, heads and rows.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checks/verdict/noise.hpp"
+
+namespace assay {
+
+/// The candidate's error, laid out like the expectation it is compared with.
+using ErrorTensors = std::map<std::string, std::vector<double>>;
+
+/// A direction in which an error may point: d = y_wrong - y_true per unit of `unit`.
+struct Direction {
+  std::string id;           // fault id, "gate alpha", "option scale"
+  bool is_fault = false;
+  double allowed = 0;       // |coefficient| that the model itself allows (error of exp, …)
+  ErrorTensors d;
+};
+
+/// Least-squares coefficient of an error on one direction, weighted by 1/σ².
+struct FilterResult {
+  std::string id;
+  bool is_fault = false;
+  double coefficient = 0;
+  double standard_error = 0;  // from the same statistic over the lanes
+  double explained = 0;       // share of the error's weighted energy
+  double allowed = 0;
+  double significance() const;  // (|coefficient| - allowed) / standard_error, at least 0
+};
+
+/// One group of elements with a mean (or mean square) that stands out.
+struct StructureFinding {
+  std::string tensor;
+  std::string axis;   // "t", "t mod 64", "head", "row", "column", "batch", "memory", …
+  std::int64_t index = 0;
+  std::string statistic;  // "mean" or "rms"
+  double significance = 0;
+};
+
+/// Thresholds: with 64 lanes the statistics follow a t distribution of 64 degrees of freedom; 8
+/// (structure, up to some 10^4 groups) and 7 (filters, up to some 10^2 directions) are exceeded
+/// with probability below 10^-6 by a correct candidate of the declared precision.
+inline constexpr double kStructureThreshold = 8, kFilterThreshold = 7;
+
+/// Directions of every applicable fault, gate and constant of the case.
+std::vector<Direction> directions(const ValidCase& c, const PrecisionModel& model, bool gradients,
+                                  int threads);
+
+/// Sorted by explained share among the significant ones, then by significance.
+std::vector<FilterResult> matched_filters(const Expectation& expectation, const ErrorTensors& error,
+                                          const std::vector<Direction>& directions, int threads);
+
+/// All groups beyond the threshold, strongest first.
+std::vector<StructureFinding> structure(const Expectation& expectation, const ErrorTensors& error,
+                                        std::int64_t chunk);
+
+}  // namespace assay

@@ -1,0 +1,91 @@
+#include <cmath>
+
+#include "checks/faults/fault.hpp"
+#include "checks/verdict/diagnosis.hpp"
+#include "reference/oracle/parallel.hpp"
+#include "reference/scalars/scalars.hpp"
+
+namespace assay {
+namespace {
+
+// A step small against any gate, large against the rounding of double.
+constexpr double kStep = 0x1p-20;
+
+ErrorTensors difference(const Result<double>& a, const Result<double>& b, double factor) {
+  ErrorTensors d;
+  const auto add = [&](const std::string& name, const Tensor<double>& x, const Tensor<double>& y) {
+    std::vector<double>& out = d[name];
+    out.resize(x.data.size());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const double e = (x.data[i] - y.data[i]) * factor;
+      out[i] = std::isfinite(e) ? e : 0;
+    }
+  };
+  for (const auto& [name, t] : a.outputs) add(name, t, b.outputs.at(name));
+  for (const auto& [name, t] : a.gradients) add("d_" + name, t, b.gradients.at(name));
+  return d;
+}
+
+/// Inputs whose scale a kernel may get wrong by a constant factor: every gate.
+bool is_gate(const InputSpec& in) {
+  return in.role != Role::state && std::isfinite(in.domain.hi) && in.domain.lo >= 0;
+}
+
+/// The case with one input multiplied by 1 + kStep; a gate given as a logarithm is shifted.
+Problem<double> scaled(const ValidCase& c, const std::string& name, bool is_log) {
+  Problem<double> problem = lift<double>(c);
+  for (double& x : problem.inputs.at(name).data) {
+    if (is_log) {
+      x += std::log1p(kStep);
+    } else {
+      x *= 1 + kStep;
+    }
+  }
+  return problem;
+}
+
+}  // namespace
+
+std::vector<Direction> directions(const ValidCase& c, const PrecisionModel& model, bool gradients,
+                                  int threads) {
+  const RunOptions run{Form::recurrent, gradients, 1, {}};
+  const Result<double> base = evaluate<double>(lift<double>(c), run);
+  std::vector<const Fault*> applicable;
+  for (const Fault* fault : faults()) {
+    if (fault->applies(c)) applicable.push_back(fault);
+  }
+  std::vector<Direction> all(applicable.size());
+  parallel_for(static_cast<std::int64_t>(applicable.size()), threads, [&](std::int64_t i) {
+    all[i].id = applicable[i]->info().id;
+    all[i].is_fault = true;
+    all[i].d = difference(applicable[i]->evaluate(c, run), base, 1);
+  });
+  for (const InputSpec& in : c.schema.inputs) {
+    if (!is_gate(in)) continue;
+    const bool linear = c.data.tensors.count(in.name) != 0;
+    const bool log = !in.log_name.empty() && c.data.tensors.count(in.log_name) != 0;
+    if (!linear && !log) continue;
+    const std::string& name = linear ? in.name : in.log_name;
+    Direction d;
+    d.id = "gate " + in.name;
+    // A gate computed from its logarithm may be off by the same relative error everywhere.
+    d.allowed = 2 * unit_roundoff(model.gate) + (log ? 2 * model.exp_error : 0);
+    d.d = difference(evaluate<double>(scaled(c, name, log), run), base, 1 / kStep);
+    if (gradients && linear && d.d.count("d_" + name)) d.d.erase("d_" + name);
+    all.push_back(std::move(d));
+  }
+  if (c.schema.find_option("scale")) {
+    ValidCase changed = c;
+    const double given = option_real(c, "scale").value_or(
+        c.sizes.has('K') ? 1 / std::sqrt(static_cast<double>(c.sizes['K'])) : 1);
+    changed.data.options["scale"] = given * (1 + kStep);
+    Direction d;
+    d.id = "option scale";
+    d.allowed = 2 * unit_roundoff(model.gate) + model.rsqrt_error;
+    d.d = difference(evaluate<double>(lift<double>(changed), run), base, 1 / kStep);
+    all.push_back(std::move(d));
+  }
+  return all;
+}
+
+}  // namespace assay

@@ -1,0 +1,127 @@
+#include "checks/verdict/noise.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/oracle/parallel.hpp"
+#include "reference/scalars/scalars.hpp"
+
+namespace assay {
+namespace {
+
+NoiseModel noise_model(const PrecisionModel& m) {
+  NoiseModel n;
+  n.operand = std::max(unit_roundoff(m.operand), unit_roundoff(m.accumulator));
+  n.operand_bits = 1 - static_cast<int>(std::lround(std::log2(2 * unit_roundoff(m.operand))));
+  n.accumulator = unit_roundoff(m.accumulator) * (m.truncating_accumulator ? 2 : 1);
+  n.elementwise = std::max(unit_roundoff(m.state), unit_roundoff(m.gate));
+  n.exp_error = m.exp_error;
+  n.tanh_error = m.tanh_error;
+  n.softplus_error = m.softplus_error;
+  n.rsqrt_error = m.rsqrt_error;
+  // Kernels may flush subnormals of their arithmetic to zero.
+  n.tiny = m.accumulator == NumberFormat::fp64 ? 0x1p-1022 : 0x1p-126;
+  return n;
+}
+
+template <class Real, class Take>
+void for_each_tensor(const Result<Real>& result, Take take) {
+  for (const auto& [name, tensor] : result.outputs) take(name, tensor);
+  for (const auto& [name, tensor] : result.gradients) take("d_" + name, tensor);
+}
+
+std::string axes_of(const ValidCase& c, const std::string& name) {
+  if (const OutputSpec* out = c.schema.find_output(name)) return out->axes;
+  const InputSpec* in = name.rfind("d_", 0) == 0 ? c.schema.find_input(name.substr(2)) : nullptr;
+  return in ? in->axes : "";
+}
+
+// Double-double first; where its own error bound is not far below the noise, balls.
+void fill_truth(const ValidCase& c, const RunOptions& run, Expectation& expectation) {
+  const auto dd = evaluate<DoubleDouble>(lift<DoubleDouble>(c), run);
+  bool certain = true;
+  for_each_tensor(dd, [&](const std::string& name, const Tensor<DoubleDouble>& t) {
+    ExpectedTensor& e = expectation[name];
+    e.shape = t.shape;
+    e.axes = axes_of(c, name);
+    for (std::int64_t i = 0; i < t.size(); ++i) {
+      const double error = t.data[i].err() + std::fabs(t.data[i].lo());
+      e.truth.push_back(t.data[i].hi());
+      e.truth_error.push_back(error);
+      const double scale = e.sigma.empty() ? std::fabs(t.data[i].hi()) * 1e-9 : e.sigma[i];
+      if (!(t.data[i].err() <= 1e-3 * scale)) certain = certain && t.data[i].err() == 0;
+    }
+  });
+  for (long bits = 256; !certain && bits <= 4096; bits *= 2) {
+    const PrecisionScope precision(bits);
+    const auto balls = evaluate<Ball>(lift<Ball>(c), run);
+    certain = true;
+    for_each_tensor(balls, [&](const std::string& name, const Tensor<Ball>& t) {
+      ExpectedTensor& e = expectation[name];
+      for (std::int64_t i = 0; i < t.size(); ++i) {
+        e.truth[i] = fn::to_double(t.data[i]);
+        e.truth_error[i] = t.data[i].radius() + std::fabs(e.truth[i]) * 0x1p-53;
+        if (!(t.data[i].radius() <= 1e-3 * e.sigma[i])) certain = certain && t.data[i].radius() == 0;
+      }
+    });
+  }
+}
+
+}  // namespace
+
+Expectation expect(const ValidCase& given, const PrecisionModel& model,
+                   const ExpectationRequest& request) {
+  ValidCase c = given;
+  if (c.schema.find_option("chunk")) c.data.options["chunk"] = std::int64_t{model.chunk};
+  RunOptions run{model.form, request.gradients, 1, {}};
+  const auto& forms = c.schema.forms;
+  if (std::find(forms.begin(), forms.end(), run.form) == forms.end()) run.form = Form::recurrent;
+
+  const int runs = request.lanes / Noisy::kLanes;
+  std::vector<Result<Noisy>> results(runs);
+  const NoiseModel noise = noise_model(model);
+  parallel_for(runs, request.threads, [&](std::int64_t r) {
+    const NoiseScope scope(noise, request.seed * 1000003 + r);
+    results[r] = evaluate<Noisy>(lift<Noisy>(c), run);
+  });
+
+  Expectation expectation;
+  for (int r = 0; r < runs; ++r) {
+    for_each_tensor(results[r], [&](const std::string& name, const Tensor<Noisy>& t) {
+      ExpectedTensor& e = expectation[name];
+      e.sigma.resize(t.data.size());
+      e.lanes.resize(request.lanes);
+      for (int lane = 0; lane < Noisy::kLanes; ++lane) {
+        std::vector<float>& column = e.lanes[r * Noisy::kLanes + lane];
+        column.resize(t.data.size());
+        for (std::size_t i = 0; i < t.data.size(); ++i) {
+          column[i] = static_cast<float>(t.data[i].d[lane]);
+          e.sigma[i] += t.data[i].d[lane] * t.data[i].d[lane];
+        }
+      }
+    });
+    results[r] = {};
+  }
+  // σ² of the arithmetic plus that of rounding the result into the output format.
+  const double u_out = unit_roundoff(model.output);
+  for (auto& [name, e] : expectation) {
+    for (double& s : e.sigma) s = std::sqrt(s / request.lanes);
+  }
+  run.form = Form::recurrent;
+  run.threads = request.threads;
+  fill_truth(c, run, expectation);
+  std::uint64_t random = request.seed * 0x9e3779b97f4a7c15ULL + 12345;
+  for (auto& [name, e] : expectation) {
+    for (std::size_t i = 0; i < e.sigma.size(); ++i) {
+      const double out = u_out * std::fabs(e.truth[i]) / std::sqrt(3.0);
+      e.sigma[i] = std::hypot(e.sigma[i], out);
+      for (std::vector<float>& lane : e.lanes) {
+        random ^= random >> 12, random ^= random << 25, random ^= random >> 27;
+        lane[i] += static_cast<float>((random * 0x2545f4914f6cdd1dULL >> 63) ? out : -out);
+      }
+    }
+  }
+  return expectation;
+}
+
+}  // namespace assay

@@ -1,0 +1,33 @@
+// The statistics of one tensor: z scores, and what other suites would have said.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checks/verdict/noise.hpp"
+
+namespace assay {
+
+/// Acceptance of the scale test. Correct kernels stay near max 4.2 and rms 0.75; a Gaussian exceeds
+/// 6.5 once in 10^10 elements.
+inline constexpr double kMaxZ = 6.5, kMaxRmsZ = 1.3;
+
+struct TensorStatistics {
+  std::int64_t elements = 0;
+  std::int64_t worst = -1;      // flat index of max |z| (or of the first non-finite element)
+  double worst_value = 0, worst_truth = 0;
+  double max_z = 0, rms_z = 0;
+  double max_error = 0;
+  double rms_ratio = 0;         // ||e|| / ||truth||
+  double snr_db = 0;            // 20 log10 of its inverse
+  std::int64_t non_finite = 0;  // of the candidate where the truth is finite
+  std::int64_t allclose_violations = 0;  // |e| > 1e-2 + 1e-2 |truth|
+  std::vector<double> z;
+
+  /// Written so that NaN fails.
+  bool accepted() const { return non_finite == 0 && max_z <= kMaxZ && rms_z <= kMaxRmsZ; }
+};
+
+TensorStatistics statistics(const ExpectedTensor& expected, const std::vector<double>& values);
+
+}  // namespace assay

@@ -1,0 +1,165 @@
+// Verdicts on results made by the reference itself in rounded arithmetic, right and wrong.
+#include "checks/verdict/verdict.hpp"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "checks/output/check_formats.hpp"
+#include "checks/verdict/check_cases.hpp"
+#include "reference/scalars/scalars.hpp"
+
+using namespace assay;
+
+namespace {
+
+/// What a correct kernel returns: fp32 arithmetic, results rounded to the model's output format.
+RunResult emulate(const ValidCase& c, const PrecisionModel& model) {
+  const FormatScope format(Format::fp32);
+  const auto rounded = evaluate<Rounded>(lift<Rounded>(c), {Form::recurrent, true, 1, {}});
+  RunResult result;
+  const auto take = [&](const auto& from, auto& to) {
+    for (const auto& [name, t] : from) {
+      Tensor<double> values(t.shape);
+      for (std::int64_t i = 0; i < t.size(); ++i) {
+        values.data[i] = round_to(model.output, t.data[i].value());
+      }
+      to.emplace(name, std::move(values));
+    }
+  };
+  take(rounded.outputs, result.outputs);
+  take(rounded.gradients, result.gradients);
+  return result;
+}
+
+const CheckCase& ordinary(const std::string& op, const std::string& model) {
+  static std::map<std::string, std::vector<CheckCase>> made;
+  auto& cases = made[op + model];
+  if (cases.empty()) {
+    PrecisionModel small = preset_model(model);
+    small.chunk = 16;
+    cases = check_cases(find_operation(op), small, 3);
+  }
+  return cases[0];
+}
+
+Verdict judged(const CheckCase& c, const PrecisionModel& model, const RunResult& result) {
+  JudgeRequest request;
+  request.exact = c.exact;
+  request.threads = 2;
+  return judge(c.valid, model, result, request);
+}
+
+}  // namespace
+
+TEST_CASE("verdict: correct results pass in every preset", "[verdict]") {
+  for (const char* name : {"fp32", "bf16"}) {
+    for (const char* op : {"gdn", "mdn", "m2rnn", "mom"}) {
+      const PrecisionModel model = preset_model(name);
+      const CheckCase& c = ordinary(op, name);
+      const Verdict v = judged(c, model, emulate(c.valid, model));
+      CAPTURE(name, op, v.sentence, v.cause);
+      REQUIRE(v.kind == VerdictKind::pass);
+    }
+  }
+}
+
+TEST_CASE("verdict: an all-zero gradient is rejected", "[verdict]") {
+  const PrecisionModel model = preset_model("bf16");
+  const CheckCase& c = ordinary("gdn", "bf16");
+  for (const char* name : {"q", "k", "v", "alpha", "beta", "s0"}) {
+    RunResult result = emulate(c.valid, model);
+    for (double& x : result.gradients.at(name).data) x = 0;
+    const Verdict v = judged(c, model, result);
+    CAPTURE(name, v.sentence);
+    REQUIRE(is_finding(v.kind));
+    REQUIRE(v.sentence.find(std::string("d_") + name) != std::string::npos);
+  }
+}
+
+TEST_CASE("verdict: NaN fails whatever the tolerance", "[verdict]") {
+  const PrecisionModel model = preset_model("bf16");
+  const CheckCase& c = ordinary("gdn", "bf16");
+  RunResult result = emulate(c.valid, model);
+  result.outputs.at("o").data[7] = std::numeric_limits<double>::quiet_NaN();
+  const Verdict v = judged(c, model, result);
+  REQUIRE(v.kind == VerdictKind::wrong);
+  REQUIRE(v.sentence.find("o has 1 non-finite") != std::string::npos);
+}
+
+TEST_CASE("verdict: a gate that is slightly off is found and named", "[verdict]") {
+  const PrecisionModel model = preset_model("fp32");
+  const CheckCase& c = ordinary("gdn", "fp32");
+  ValidCase changed = c.valid;
+  for (double& x : changed.data.tensors.at("alpha").values) x *= 1 + 3e-5;
+  const Verdict v = judged(c, model, emulate(changed, model));
+  REQUIRE(v.kind == VerdictKind::inconsistent);
+  REQUIRE(v.filters.size() >= 1);
+  REQUIRE(v.filters[0].id == "gate alpha");
+  REQUIRE(v.filters[0].coefficient == Approx(3e-5).epsilon(0.05));
+}
+
+TEST_CASE("verdict: on the lattice one unit in the last place is wrong", "[verdict]") {
+  const PrecisionModel model = preset_model("fp32");
+  for (const char* op : {"gdn", "mdn", "linear_attention", "kda"}) {
+    const auto cases = check_cases(find_operation(op), model, 5);
+    const auto exact = std::find_if(cases.begin(), cases.end(), [](const auto& c) { return c.exact; });
+    CAPTURE(op);
+    REQUIRE(exact != cases.end());
+    RunResult result = emulate(exact->valid, model);
+    REQUIRE(judged(*exact, model, result).kind == VerdictKind::pass);
+    for (double& x : result.outputs.at("o").data) {
+      if (x == 0) continue;
+      x = std::nextafter(static_cast<float>(x), 1e30f);
+      break;
+    }
+    REQUIRE(judged(*exact, model, result).kind == VerdictKind::wrong);
+  }
+}
+
+TEST_CASE("verdict: a missing tensor and a wrong shape are named", "[verdict]") {
+  const PrecisionModel model = preset_model("fp32");
+  const CheckCase& c = ordinary("gdn", "fp32");
+  RunResult result = emulate(c.valid, model);
+  result.gradients.erase("beta");
+  REQUIRE(judged(c, model, result).sentence == "d_beta was not returned");
+  result = emulate(c.valid, model);
+  result.outputs.at("o").shape.back() -= 1;
+  REQUIRE(judged(c, model, result).kind == VerdictKind::wrong);
+}
+
+TEST_CASE("verdict: an unknown small bias is found by structure", "[verdict]") {
+  const PrecisionModel model = preset_model("fp32");
+  const CheckCase& c = ordinary("gdn", "fp32");
+  RunResult result = emulate(c.valid, model);
+  const ExpectationRequest request{true, 64, 1, 2};
+  const Expectation expectation = expect(c.valid, model, request);
+  // Two standard deviations on every element of one head: no element stands out.
+  std::vector<double>& o = result.outputs.at("o").data;
+  const std::int64_t V = c.valid.sizes['V'], H = c.valid.sizes['H'];
+  for (std::size_t i = 0; i < o.size(); ++i) {
+    if (static_cast<std::int64_t>(i) / V % H == 1) o[i] += 2 * expectation.at("o").sigma[i];
+  }
+  const Verdict v = judged(c, model, result);
+  REQUIRE(v.kind == VerdictKind::inconsistent);
+  REQUIRE(!v.structures.empty());
+  REQUIRE(v.structures[0].tensor == "o");
+}
+
+TEST_CASE("verdict: reports in other formats say the same", "[verdict][output]") {
+  CheckReport report;
+  report.candidate = "x<y>&\"z\"";
+  Verdict good, bad;
+  good.op = bad.op = "gdn";
+  bad.kind = VerdictKind::inconsistent;
+  bad.case_line = "gdn T=1";
+  bad.sentence = "100 % wrong\nat two lines";
+  report.verdicts = {good, bad};
+  const std::string junit = check_junit(report);
+  REQUIRE(junit.find("tests=\"2\" failures=\"1\"") != std::string::npos);
+  REQUIRE(junit.find("x&lt;y&gt;&amp;&quot;z&quot;") != std::string::npos);
+  REQUIRE(check_sarif(report)["runs"][0]["results"].size() == 1);
+  REQUIRE(check_github(report) ==
+          "::error title=assay INCONSISTENT::gdn T=1: 100 %25 wrong%0Aat two lines\n");
+  REQUIRE(check_json(report)["verdicts"].size() == 2);
+}

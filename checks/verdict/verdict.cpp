@@ -1,0 +1,284 @@
+#include "checks/verdict/verdict.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "reference/scalars/scalars.hpp"
+
+namespace assay {
+namespace {
+
+const std::vector<double>* values_of(const RunResult& result, const std::string& name) {
+  auto found = result.outputs.find(name);
+  if (found != result.outputs.end()) return &found->second.data;
+  if (name.rfind("d_", 0) != 0) return nullptr;
+  found = result.gradients.find(name.substr(2));
+  return found == result.gradients.end() ? nullptr : &found->second.data;
+}
+
+std::string place(const ExpectedTensor& e, std::int64_t flat, std::int64_t chunk) {
+  if (flat < 0) return "";
+  std::string text;
+  std::int64_t stride = static_cast<std::int64_t>(e.truth.size());
+  for (std::size_t a = 0; a < e.shape.size() && a < e.axes.size(); ++a) {
+    stride /= e.shape[a];
+    const std::int64_t i = flat / stride % e.shape[a];
+    if (e.shape[a] == 1 && e.axes[a] != 'T') continue;
+    text += text.empty() ? "" : ", ";
+    switch (e.axes[a]) {
+      case 'T': text += fmt::format("t={} (t mod {} = {})", i, chunk, i % chunk); break;
+      case 'B': text += fmt::format("batch {}", i); break;
+      case 'H': case 'N': text += fmt::format("head {}", i); break;
+      case 'K': text += fmt::format("row {}", i); break;
+      case 'V': text += fmt::format("column {}", i); break;
+      default: text += fmt::format("{} {}", e.axes[a], i);
+    }
+  }
+  return text;
+}
+
+VerdictKind kind_of(RunStatus status) {
+  switch (status) {
+    case RunStatus::ran: return VerdictKind::pass;
+    case RunStatus::unsupported: return VerdictKind::unsupported;
+    case RunStatus::failed: return VerdictKind::failed;
+    case RunStatus::crashed: return VerdictKind::crashed;
+    case RunStatus::timed_out: return VerdictKind::timed_out;
+    case RunStatus::out_of_memory: return VerdictKind::out_of_memory;
+  }
+  return VerdictKind::failed;
+}
+
+/// Missing tensors and wrong shapes; empty when everything expected is there.
+std::string missing_or_misshapen(const Expectation& expectation, const RunResult& result) {
+  for (const auto& [name, e] : expectation) {
+    const bool gradient = !result.outputs.count(name);
+    const auto& set = gradient ? result.gradients : result.outputs;
+    const auto found = set.find(gradient && name.rfind("d_", 0) == 0 ? name.substr(2) : name);
+    if (found == set.end()) return name + " was not returned";
+    if (found->second.shape != e.shape) {
+      return fmt::format("{} has shape {}, must be {}", name, shape_text(found->second.shape),
+                         shape_text(e.shape));
+    }
+  }
+  return "";
+}
+
+// A wrong tensor of zeros, and the error of the next coarser state, must not pass.
+void try_sentinels(const ValidCase& c, const PrecisionModel& model, const Expectation& expectation,
+                   const JudgeRequest& request, Verdict& verdict) {
+  bool zeros_pass = true, any = false;
+  for (const auto& [name, e] : expectation) {
+    const bool zero = std::all_of(e.truth.begin(), e.truth.end(), [](double x) { return x == 0; });
+    if (zero) continue;
+    any = true;
+    zeros_pass = zeros_pass && statistics(e, std::vector<double>(e.truth.size(), 0)).accepted();
+  }
+  if (any && zeros_pass) {
+    verdict.kind = VerdictKind::weak_test;
+    verdict.sentence = "all tensors set to zero would pass: the case is too weak for this model";
+    return;
+  }
+  const NumberFormat coarser = NumberFormat::bf16;  // the state that shipped kernels get wrong
+  if (unit_roundoff(coarser) <= unit_roundoff(model.state)) return;
+  PrecisionModel weak = model;
+  weak.state = coarser;
+  ExpectationRequest again{request.gradients, Noisy::kLanes, request.seed + 77, request.threads};
+  bool seen = false;
+  const Expectation coarse = expect(c, weak, again);
+  for (const auto& [name, e] : expectation) {
+    std::vector<double> wrong(e.truth.size());
+    for (std::size_t i = 0; i < wrong.size(); ++i) wrong[i] = e.truth[i] + coarse.at(name).lanes[0][i];
+    seen = seen || !statistics(e, wrong).accepted();
+  }
+  if (!seen) {
+    verdict.notes.push_back("sentinel: a state kept in " + format_name(coarser) +
+                            " would not be seen in this case");
+  }
+}
+
+void judge_exactly(const Expectation& expectation, const RunResult& result, std::int64_t chunk,
+                   Verdict& verdict) {
+  for (const auto& [name, e] : expectation) {
+    const std::vector<double>& values = *values_of(result, name);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (values[i] == e.truth[i]) continue;
+      verdict.kind = VerdictKind::wrong;
+      verdict.sentence =
+          fmt::format("{} is {} where exactly {} is due ({}); every intermediate of this case is "
+                      "representable, so the tolerance is zero",
+                      name, values[i], e.truth[i], place(e, static_cast<std::int64_t>(i), chunk));
+      return;
+    }
+  }
+}
+
+void explain(const ValidCase& c, const PrecisionModel& model, const Expectation& expectation,
+             const ErrorTensors& error, const JudgeRequest& request, std::int64_t chunk,
+             Verdict& verdict) {
+  const auto all = matched_filters(expectation, error,
+                                   directions(c, model, request.gradients, request.threads),
+                                   request.threads);
+  for (const FilterResult& r : all) {
+    if (r.significance() > kFilterThreshold) verdict.filters.push_back(r);
+  }
+  verdict.structures = structure(expectation, error, chunk);
+  if (verdict.structures.size() > 8) verdict.structures.resize(8);
+  if (verdict.filters.empty()) return;
+  // A known fault is named only when it is (nearly) the whole error, at its own size.
+  for (const FilterResult& r : verdict.filters) {
+    if (r.is_fault && r.explained > 0.8 && std::fabs(r.coefficient - 1) < 0.25) {
+      verdict.cause = fmt::format("{:.0f} % of the error is {} (coefficient {:.3f} ± {:.1e})",
+                                  100 * std::min(r.explained, 1.0), r.id, r.coefficient,
+                                  r.standard_error);
+      return;
+    }
+    if (!r.is_fault && r.explained > 0.5) {
+      verdict.cause = fmt::format("effective {} too {} by {:.2e} ± {:.0e} relative ({:.0f} % of the error)",
+                                  r.id.substr(r.id.find(' ') + 1),
+                                  r.coefficient < 0 ? "small" : "large", std::fabs(r.coefficient),
+                                  r.standard_error, 100 * std::min(r.explained, 1.0));
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+std::string verdict_name(VerdictKind kind) {
+  switch (kind) {
+    case VerdictKind::pass: return "PASS";
+    case VerdictKind::wrong: return "WRONG";
+    case VerdictKind::inconsistent: return "INCONSISTENT";
+    case VerdictKind::nondeterministic: return "NONDETERMINISTIC";
+    case VerdictKind::weak_test: return "WEAK-TEST";
+    case VerdictKind::failed: return "FAILED";
+    case VerdictKind::crashed: return "CRASHED";
+    case VerdictKind::timed_out: return "TIMEOUT";
+    case VerdictKind::out_of_memory: return "OUT-OF-MEMORY";
+    case VerdictKind::unsupported: return "UNSUPPORTED";
+  }
+  return "";
+}
+
+bool is_finding(VerdictKind kind) {
+  return kind != VerdictKind::pass && kind != VerdictKind::weak_test &&
+         kind != VerdictKind::unsupported;
+}
+
+std::string case_line(const ValidCase& c) {
+  std::string line = c.data.op + " ";
+  bool first = true;
+  for (const auto& [letter, length] : c.sizes.by_letter) {
+    line += fmt::format("{}{}={}", first ? "" : ",", letter, length);
+    first = false;
+  }
+  DType dtype = DType::F64;
+  bool logs = false;
+  for (const auto& [name, tensor] : c.data.tensors) {
+    if (c.schema.find_input(name) && !is_integer(tensor.dtype)) dtype = tensor.dtype;
+    logs = logs || name.rfind("log_", 0) == 0;
+  }
+  line += " " + dtype_name(dtype);
+  if (logs) line += ", log gates";
+  if (c.packed()) line += fmt::format(", packed in {} sequences", c.cu_seqlens.size() - 1);
+  if (!c.data.seed.empty()) line += ", seed " + c.data.seed;
+  return line;
+}
+
+Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& result,
+              const JudgeRequest& request) {
+  Verdict verdict;
+  verdict.op = c.data.op;
+  verdict.case_line = case_line(c);
+  verdict.seconds = result.seconds;
+  verdict.hygiene = result.hygiene;
+  verdict.kind = kind_of(result.status);
+  if (verdict.kind != VerdictKind::pass) {
+    verdict.sentence = result.detail;
+    return verdict;
+  }
+  const std::int64_t chunk = model.chunk;
+  const Expectation expectation =
+      expect(c, model, {request.gradients, request.exact ? Noisy::kLanes : request.lanes,
+                        request.seed, request.threads});
+  const std::string missing = missing_or_misshapen(expectation, result);
+  if (!missing.empty()) {
+    verdict.kind = VerdictKind::wrong;
+    verdict.sentence = missing;
+    return verdict;
+  }
+  if (request.exact) {
+    judge_exactly(expectation, result, chunk, verdict);
+    if (verdict.kind == VerdictKind::wrong) return verdict;
+  }
+  ErrorTensors error;
+  bool accepted = true, finite = true;
+  const TensorVerdict* worst = nullptr;
+  verdict.tensors.reserve(expectation.size());
+  for (const auto& [name, e] : expectation) {
+    const std::vector<double>& values = *values_of(result, name);
+    TensorVerdict t{name, e.shape, statistics(e, values), "", 0};
+    t.where = place(e, t.stats.worst, chunk);
+    t.fitted_unit = t.stats.rms_z / 0.75;
+    accepted = accepted && t.stats.accepted();
+    finite = finite && t.stats.non_finite == 0;
+    std::vector<double>& err = error[name];
+    err.resize(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double difference = values[i] - e.truth[i];
+      err[i] = std::isfinite(difference) ? difference : 0;
+    }
+    verdict.tensors.push_back(std::move(t));
+  }
+  for (const TensorVerdict& t : verdict.tensors) {
+    if (t.stats.accepted()) continue;
+    if (!worst || t.stats.max_z > worst->stats.max_z) worst = &t;
+  }
+  if (!finite) {
+    verdict.kind = VerdictKind::wrong;
+    verdict.sentence = fmt::format("{} has {} non-finite value(s) where the truth is finite, first at {}",
+                                   worst->name, worst->stats.non_finite, worst->where);
+  } else if (!accepted) {
+    verdict.kind = VerdictKind::inconsistent;
+    verdict.sentence = fmt::format(
+        "{} is off by {:.3g} standard deviations of what {} arithmetic does, at {}", worst->name,
+        worst->stats.max_z, model.name, worst->where);
+  }
+  if (request.diagnose && !request.exact) {
+    explain(c, model, expectation, error, request, chunk, verdict);
+    if (verdict.kind == VerdictKind::pass && !verdict.filters.empty()) {
+      verdict.kind = VerdictKind::inconsistent;
+      verdict.sentence = fmt::format("no element stands out, but the error as a whole points along "
+                                     "{} ({:.1f} standard errors)",
+                                     verdict.filters[0].id, verdict.filters[0].significance());
+    } else if (verdict.kind == VerdictKind::pass && !verdict.structures.empty()) {
+      const StructureFinding& s = verdict.structures[0];
+      verdict.kind = VerdictKind::inconsistent;
+      verdict.sentence = fmt::format("no element stands out, but {} is biased at {} = {} ({:.1f} "
+                                     "standard errors)",
+                                     s.tensor, s.axis, s.index, s.significance);
+    }
+  }
+  if (!verdict.hygiene.empty()) {
+    const HygieneFinding& h = verdict.hygiene[0];
+    if (h.kind == "nondeterministic") {
+      if (!model.atomics && verdict.kind == VerdictKind::pass) {
+        verdict.kind = VerdictKind::nondeterministic;
+      }
+    } else {
+      verdict.kind = VerdictKind::wrong;
+    }
+    if (verdict.sentence.empty() || verdict.kind == VerdictKind::wrong) {
+      verdict.sentence = h.kind + ": " + h.tensor + " " + h.detail;
+    }
+  }
+  if (verdict.kind == VerdictKind::pass && !request.exact) {
+    try_sentinels(c, model, expectation, request, verdict);
+  }
+  return verdict;
+}
+
+}  // namespace assay

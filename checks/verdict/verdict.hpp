@@ -1,0 +1,69 @@
+// The verdict on one case.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checks/candidate/candidate.hpp"
+#include "checks/verdict/diagnosis.hpp"
+#include "checks/verdict/statistics.hpp"
+
+namespace assay {
+
+enum class VerdictKind {
+  pass,
+  wrong,         // non-finite where the truth is finite, lattice violated, shape or hygiene broken
+  inconsistent,  // not what the declared arithmetic can do, by statistics
+  nondeterministic,
+  weak_test,  // the sentinels pass too: this case cannot tell right from wrong
+  failed,     // the candidate returned an error
+  crashed,
+  timed_out,
+  out_of_memory,
+  unsupported,
+};
+std::string verdict_name(VerdictKind kind);
+/// Is it a finding (exit code 1)?
+bool is_finding(VerdictKind kind);
+
+struct TensorVerdict {
+  std::string name;
+  Shape shape;
+  TensorStatistics stats;
+  std::string where;  // of the worst element: "t=63 (t mod 64 = 63), head 1, row 5"
+  double fitted_unit = 0;  // unit roundoff at which rms z would be 0.75, relative to the declared
+};
+
+struct Verdict {
+  VerdictKind kind = VerdictKind::pass;
+  std::string op;
+  std::string case_line;  // "mdn B=1,T=65,H=2,K=8,V=8 bf16 … seed=31"
+  std::string sentence;   // what is wrong, in one sentence
+  std::string cause;      // probable cause, empty when none is known
+  std::vector<TensorVerdict> tensors;
+  std::vector<FilterResult> filters;          // the significant ones, best first
+  std::vector<StructureFinding> structures;   // strongest first, at most 8
+  std::vector<HygieneFinding> hygiene;
+  std::vector<std::string> notes;  // weak sentinels and the like
+  std::string replay;              // command line
+  double seconds = 0;              // of the candidate
+};
+
+struct JudgeRequest {
+  bool gradients = true;
+  int threads = 1;
+  int lanes = 64;
+  std::uint64_t seed = 1;
+  bool diagnose = true;  // false: only accept or reject
+  /// The exact lattice: bit equality is required, no statistics.
+  bool exact = false;
+};
+
+/// Judges what a candidate returned. `result.status` other than `ran` becomes its verdict.
+Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& result,
+              const JudgeRequest& request);
+
+/// "mdn B=1,T=65,H=2,K=8,V=8 bf16, packed, seed 31".
+std::string case_line(const ValidCase& c);
+
+}  // namespace assay
