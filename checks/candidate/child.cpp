@@ -25,13 +25,6 @@ constexpr std::size_t kKeptOutput = 4096;
 constexpr int kFirstDescriptor = 3;
 constexpr int kFree = 16;  // descriptors from here on are not among those of the child
 
-// An address sanitizer reserves terabytes; a limit would end it at once.
-#if defined(__SANITIZE_ADDRESS__)
-constexpr bool kLimitsMemory = false;
-#else
-constexpr bool kLimitsMemory = true;
-#endif
-
 /// Everything the child needs between fork and exec, prepared beforehand: there it may only make
 /// system calls, because another thread may have held a lock of the allocator.
 struct Launch {
@@ -69,7 +62,7 @@ void limit(decltype(RLIMIT_DATA) what, std::uint64_t bytes) {
   limit(RLIMIT_CORE, 0);
   // RLIMIT_DATA counts private writable memory. RLIMIT_AS would also count what CUDA and malloc's
   // arenas merely reserve, and stop CUDA before its first call.
-  if (launch.memory_bytes != 0 && kLimitsMemory) limit(RLIMIT_DATA, launch.memory_bytes);
+  if (launch.memory_bytes != 0) limit(RLIMIT_DATA, launch.memory_bytes);
 
   int moved[3];
   for (int i = 0; i < 3; ++i) {

@@ -1,4 +1,6 @@
 // `assay check`: the verdict on a candidate.
+#include "checks/verdict/check.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +12,6 @@
 #include "checks/output/interrupt.hpp"
 #include "checks/output/progress.hpp"
 #include "checks/output/verdict_text.hpp"
-#include "checks/verdict/check.hpp"
 #include "reference/case/file_io.hpp"
 #include "reference/case/text.hpp"
 
@@ -78,8 +79,8 @@ int run_check(const CheckFlags& flags) {
       report.model = model;
       report.verdicts.push_back(
           check_case(*candidate, {std::move(*given), "case file", false}, model, request));
-      report.verdicts.back().replay = fmt::format("assay check --candidate {} --case {}",
-                                                  flags.candidate, flags.case_file);
+      report.verdicts.back().replay =
+          fmt::format("assay check --candidate {} --case {}", flags.candidate, flags.case_file);
     } else {
       report = check(*candidate, model, request);
     }

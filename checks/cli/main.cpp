@@ -32,7 +32,7 @@ int run(int argc, char** argv) {
   app.footer(
       "Exit: 0 all well, 1 a finding, 2 bad usage or input, 3 could not decide or nothing could "
       "run.");
-  const std::vector<Command> commands = {add_list(app), add_gen(app), add_eval(app),
+  const std::vector<Command> commands = {add_list(app),      add_gen(app),   add_eval(app),
                                          add_gradcheck(app), add_check(app), add_verify(app)};
   try {
     app.parse(argc, argv);

@@ -164,6 +164,7 @@ class Run {
   }
 
   CheckOutcome run() {
+    bool first = true;
     for (std::size_t attempt = 0; attempt < kAttempts.size(); ++attempt) {
       std::vector<Element*> open;
       for (Element& e : elements_) {
@@ -171,17 +172,26 @@ class Run {
       }
       if (open.empty()) break;
       const PrecisionScope precision(kAttempts[attempt].bits);
-      work_through(open, attempt);
-      if (attempt == 0) drop_unvisited();
+      const Ball value = loss_.value(loss_.point());
+      if (attempt + 1 < kAttempts.size() && is_too_wide(value, kAttempts[attempt])) continue;
+      work_through(open, attempt, log2_upper(value));
+      if (first) drop_unvisited();
+      first = false;
     }
     return finish();
   }
 
  private:
-  void work_through(const std::vector<Element*>& open, std::size_t attempt) {
+  /// Is the ball of L so wide that it hides differences of the size of L, seen with h?
+  static bool is_too_wide(const Ball& value, const Attempt& attempt) {
+    return log2_radius(value) >
+           log2_upper(value) - static_cast<double>(attempt.exponent) + kResolution;
+  }
+
+  /// `size` is log2 of the scale for zeros: the larger of L and its derivatives.
+  void work_through(const std::vector<Element*>& open, std::size_t attempt, double size) {
     const Tensors g = loss_.gradients();
     const UnitLoss units(task_, loss_.point());
-    double size = log2_upper(loss_.value(loss_.point()));  // the scale for zeros
     for (const auto& [name, tensor] : g) {
       for (const Ball& value : tensor.data) size = std::max(size, log2_upper(value));
     }

@@ -133,6 +133,8 @@ double log2_upper(const Ball& x) {
   return result;
 }
 
+double log2_radius(const Ball& x) { return log2_of(arb_radref(x.raw())) + 1e-6; }
+
 std::string ball_text(const Ball& x) {
   if (fn::is_zero(x)) return "0";
   return x.to_string(20);

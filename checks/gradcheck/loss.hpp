@@ -54,6 +54,8 @@ class UnitLoss {
 /// Bounds of log2 |x| as doubles, rounded outward: -inf for a ball that may be or is zero.
 double log2_lower(const Ball& x);
 double log2_upper(const Ball& x);
+/// The same of the radius, from above.
+double log2_radius(const Ball& x);
 
 /// "1.2345e-7", the midpoint to 20 digits as far as they are certain.
 std::string ball_text(const Ball& x);

@@ -21,10 +21,18 @@ std::string xml(const std::string& text) {
   std::string out;
   for (char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
       default:
         // XML 1.0 has no other control characters.
         if (static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\t') out += c;
@@ -37,10 +45,14 @@ std::string xml(const std::string& text) {
 std::string command_text(const std::string& text) {
   std::string out;
   for (char c : text) {
-    if (c == '%') out += "%25";
-    else if (c == '\r') out += "%0D";
-    else if (c == '\n') out += "%0A";
-    else out += c;
+    if (c == '%')
+      out += "%25";
+    else if (c == '\r')
+      out += "%0D";
+    else if (c == '\n')
+      out += "%0A";
+    else
+      out += c;
   }
   return out;
 }
@@ -73,17 +85,28 @@ Json verdict_json(const Verdict& v) {
   }
   Json structures = Json::array();
   for (const StructureFinding& s : v.structures) {
-    structures.push_back({{"tensor", s.tensor}, {"axis", s.axis}, {"index", s.index},
-                          {"statistic", s.statistic}, {"significance", real(s.significance)}});
+    structures.push_back({{"tensor", s.tensor},
+                          {"axis", s.axis},
+                          {"index", s.index},
+                          {"statistic", s.statistic},
+                          {"significance", real(s.significance)}});
   }
   Json hygiene = Json::array();
   for (const HygieneFinding& h : v.hygiene) {
     hygiene.push_back({{"kind", h.kind}, {"tensor", h.tensor}, {"detail", h.detail}});
   }
-  return {{"verdict", verdict_name(v.kind)}, {"op", v.op},           {"case", v.case_line},
-          {"sentence", v.sentence},          {"cause", v.cause},     {"tensors", tensors},
-          {"filters", filters},              {"structure", structures}, {"hygiene", hygiene},
-          {"notes", v.notes},                {"replay", v.replay},   {"seconds", v.seconds}};
+  return {{"verdict", verdict_name(v.kind)},
+          {"op", v.op},
+          {"case", v.case_line},
+          {"sentence", v.sentence},
+          {"cause", v.cause},
+          {"tensors", tensors},
+          {"filters", filters},
+          {"structure", structures},
+          {"hygiene", hygiene},
+          {"notes", v.notes},
+          {"replay", v.replay},
+          {"seconds", v.seconds}};
 }
 
 }  // namespace
@@ -118,8 +141,9 @@ std::string check_junit(const CheckReport& report) {
       text += fmt::format("    <testcase classname=\"{}.{}\" name=\"{}\" time=\"{:.4f}\"",
                           xml(report.candidate), xml(op), xml(v->case_line), v->seconds);
       if (is_finding(v->kind)) {
-        text += fmt::format(">\n      <failure type=\"{}\" message=\"{}\">{}</failure>\n    </testcase>\n",
-                            verdict_name(v->kind), xml(v->sentence), xml(verdict_text(*v)));
+        text += fmt::format(
+            ">\n      <failure type=\"{}\" message=\"{}\">{}</failure>\n    </testcase>\n",
+            verdict_name(v->kind), xml(v->sentence), xml(verdict_text(*v)));
       } else if (v->kind != VerdictKind::pass) {
         text += fmt::format(">\n      <skipped message=\"{}: {}\"/>\n    </testcase>\n",
                             verdict_name(v->kind), xml(v->sentence));
@@ -144,17 +168,18 @@ Json check_sarif(const CheckReport& report) {
     }
     const std::string message =
         v.case_line + ": " + v.sentence + (v.cause.empty() ? "" : "; probable cause: " + v.cause);
-    results.push_back({{"ruleId", rule},
-                       {"level", "error"},
-                       {"message", {{"text", message}}},
-                       {"locations",
-                        {{{"logicalLocations",
-                           {{{"fullyQualifiedName", report.candidate + "/" + v.op}}}}}}}});
+    results.push_back(
+        {{"ruleId", rule},
+         {"level", "error"},
+         {"message", {{"text", message}}},
+         {"locations",
+          {{{"logicalLocations", {{{"fullyQualifiedName", report.candidate + "/" + v.op}}}}}}}});
   }
-  return {{"$schema", "https://json.schemastore.org/sarif-2.1.0.json"},
-          {"version", "2.1.0"},
-          {"runs",
-           {{{"tool", {{"driver", {{"name", "assay"}, {"rules", rules}}}}}, {"results", results}}}}};
+  return {
+      {"$schema", "https://json.schemastore.org/sarif-2.1.0.json"},
+      {"version", "2.1.0"},
+      {"runs",
+       {{{"tool", {{"driver", {{"name", "assay"}, {"rules", rules}}}}}, {"results", results}}}}};
 }
 
 std::string check_github(const CheckReport& report) {

@@ -34,8 +34,8 @@ std::string verdict_text(const Verdict& v) {
   if (!v.sentence.empty()) text += "  " + v.sentence + "\n";
   if (!v.cause.empty()) text += "  probable cause: " + v.cause + "\n";
   if (!v.tensors.empty()) {
-    text += fmt::format("  {:<16} {:>9} {:>9} {:>9} {:>10} {:>8}  {}\n", "tensor", "max |z|", "rms z",
-                        "max error", "RMS ratio", "SNR dB", "worst at");
+    text += fmt::format("  {:<16} {:>9} {:>9} {:>9} {:>10} {:>8}  {}\n", "tensor", "max |z|",
+                        "rms z", "max error", "RMS ratio", "SNR dB", "worst at");
   }
   for (const TensorVerdict& t : v.tensors) {
     text += fmt::format("  {:<16} {:>9} {:>9} {:>9} {:>10} {:>8}  {}{}\n", t.name,

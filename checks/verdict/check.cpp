@@ -34,9 +34,8 @@ bool CheckReport::failed() const {
 }
 
 bool CheckReport::nothing_ran() const {
-  return std::none_of(verdicts.begin(), verdicts.end(), [](const Verdict& v) {
-    return v.kind != VerdictKind::unsupported;
-  });
+  return std::none_of(verdicts.begin(), verdicts.end(),
+                      [](const Verdict& v) { return v.kind != VerdictKind::unsupported; });
 }
 
 Verdict check_case(Candidate& candidate, const CheckCase& c, const PrecisionModel& model,
@@ -75,8 +74,8 @@ CheckReport check(Candidate& candidate, const PrecisionModel& model, const Check
     const Operation& operation = find_operation(names[n]);
     const auto cases = check_cases(operation, model, request.seed);
     // Time that one operation leaves over is the next one's.
-    const double until =
-        start + request.budget_seconds * static_cast<double>(n + 1) / static_cast<double>(names.size());
+    const double until = start + request.budget_seconds * static_cast<double>(n + 1) /
+                                     static_cast<double>(names.size());
     std::size_t done = 0;
     for (const CheckCase& c : cases) {
       if (done > 0 && now() >= until) break;

@@ -26,10 +26,10 @@ struct CheckReport {
   std::string candidate;
   PrecisionModel model;
   bool model_inferred = false;
-  std::vector<Verdict> verdicts;       // in the order run
-  std::vector<std::string> skipped;    // operations or cases that did not run, with the reason
+  std::vector<Verdict> verdicts;     // in the order run
+  std::vector<std::string> skipped;  // operations or cases that did not run, with the reason
   double seconds = 0;
-  bool failed() const;                 // some verdict is a finding
+  bool failed() const;  // some verdict is a finding
   bool nothing_ran() const;
 };
 

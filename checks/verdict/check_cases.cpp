@@ -11,10 +11,14 @@ namespace {
 
 DType dtype_of(NumberFormat format) {
   switch (format) {
-    case NumberFormat::fp64: return DType::F64;
-    case NumberFormat::fp16: return DType::F16;
-    case NumberFormat::bf16: return DType::BF16;
-    default: return DType::F32;
+    case NumberFormat::fp64:
+      return DType::F64;
+    case NumberFormat::fp16:
+      return DType::F16;
+    case NumberFormat::bf16:
+      return DType::BF16;
+    default:
+      return DType::F32;
   }
 }
 
@@ -30,26 +34,47 @@ struct Recipe {
   std::vector<std::string> options = {};
 };
 
-const std::map<char, std::int64_t> kDefaults = {{'B', 1}, {'T', 70}, {'H', 2}, {'N', 2},
+const std::map<char, std::int64_t> kDefaults = {{'B', 1},  {'T', 70}, {'H', 2},  {'N', 2},
                                                 {'K', 16}, {'V', 24}, {'D', 12}, {'E', 10},
-                                                {'M', 4}, {'J', 2}, {'W', 4}, {'P', 3}};
+                                                {'M', 4},  {'J', 2},  {'W', 4},  {'P', 3}};
 
 std::vector<Recipe> recipes(std::int64_t C) {
   return {
       {"ordinary", {{'T', 2 * C + 2}, {'K', 32}, {'V', 24}}},
-      {"one past the chunk, shared heads", {{'T', C + 1}, {'H', 4}, {'N', 4}}, "", {"wide"}, true,
-       true, true},
+      {"one past the chunk, shared heads",
+       {{'T', C + 1}, {'H', 4}, {'N', 4}},
+       "",
+       {"wide"},
+       true,
+       true,
+       true},
       {"packed, with empty and one-token sequences", {}, "0,0,1,1,34,66,70", {"model"}, true},
       {"one token", {{'T', 1}, {'K', 9}, {'V', 5}}, "", {"wide"}},
       {"no tokens", {{'T', 0}, {'K', 4}, {'V', 4}}},
-      {"chunk less one, states absent", {{'T', C - 1}, {'K', 24}, {'V', 8}}, "", {"wide"}, true,
+      {"chunk less one, states absent",
+       {{'T', C - 1}, {'K', 24}, {'V', 8}},
+       "",
+       {"wide"},
+       true,
        false},
       {"gates of exactly 0 and 1", {{'T', C + 2}}, "", {"edge"}},
       {"gates down to exp(-100), and -inf", {{'T', C + 5}}, "", {"edge"}, true},
       {"long memory", {{'T', 2 * C + 1}, {'B', 2}}, "", {"long"}},
-      {"only the final state has a cotangent", {{'T', C}, {'K', 12}, {'V', 20}}, "", {"model"},
-       false, true, false, "final"},
-      {"only the read-out has a cotangent", {{'T', C + 7}}, "", {"model"}, true, true, false,
+      {"only the final state has a cotangent",
+       {{'T', C}, {'K', 12}, {'V', 20}},
+       "",
+       {"model"},
+       false,
+       true,
+       false,
+       "final"},
+      {"only the read-out has a cotangent",
+       {{'T', C + 7}},
+       "",
+       {"model"},
+       true,
+       true,
+       false,
        "output"},
       {"K = V with states", {{'T', 40}, {'K', 16}, {'V', 16}}, "", {"wide"}},
       {"K = 1, V = 1", {{'T', 33}, {'K', 1}, {'V', 1}}, "", {"wide"}},

@@ -74,10 +74,11 @@ std::vector<FilterResult> matched_filters(const Expectation& expectation, const 
   const auto significant = [](const FilterResult& r) {
     return r.significance() > kFilterThreshold;
   };
-  std::stable_sort(results.begin(), results.end(), [&](const FilterResult& a, const FilterResult& b) {
-    if (significant(a) != significant(b)) return significant(a);
-    return significant(a) ? a.explained > b.explained : a.significance() > b.significance();
-  });
+  std::stable_sort(
+      results.begin(), results.end(), [&](const FilterResult& a, const FilterResult& b) {
+        if (significant(a) != significant(b)) return significant(a);
+        return significant(a) ? a.explained > b.explained : a.significance() > b.significance();
+      });
   return results;
 }
 
@@ -92,13 +93,24 @@ struct Grouping {
 
 std::string axis_label(char letter) {
   switch (letter) {
-    case 'B': return "batch";
-    case 'T': return "t";
-    case 'H': case 'N': return "head";
-    case 'K': return "row";
-    case 'V': case 'D': case 'E': return "column";
-    case 'M': case 'R': return "memory";
-    default: return std::string("axis ") + letter;
+    case 'B':
+      return "batch";
+    case 'T':
+      return "t";
+    case 'H':
+    case 'N':
+      return "head";
+    case 'K':
+      return "row";
+    case 'V':
+    case 'D':
+    case 'E':
+      return "column";
+    case 'M':
+    case 'R':
+      return "memory";
+    default:
+      return std::string("axis ") + letter;
   }
 }
 
@@ -161,9 +173,8 @@ std::vector<StructureFinding> structure(const Expectation& expectation, const Er
       }
     }
   }
-  std::sort(findings.begin(), findings.end(), [](const auto& a, const auto& b) {
-    return a.significance > b.significance;
-  });
+  std::sort(findings.begin(), findings.end(),
+            [](const auto& a, const auto& b) { return a.significance > b.significance; });
   return findings;
 }
 

@@ -14,9 +14,9 @@ using ErrorTensors = std::map<std::string, std::vector<double>>;
 
 /// A direction in which an error may point: d = y_wrong - y_true per unit of `unit`.
 struct Direction {
-  std::string id;           // fault id, "gate alpha", "option scale"
+  std::string id;  // fault id, "gate alpha", "option scale"
   bool is_fault = false;
-  double allowed = 0;       // |coefficient| that the model itself allows (error of exp, …)
+  double allowed = 0;  // |coefficient| that the model itself allows (error of exp, …)
   ErrorTensors d;
 };
 
@@ -34,7 +34,7 @@ struct FilterResult {
 /// One group of elements with a mean (or mean square) that stands out.
 struct StructureFinding {
   std::string tensor;
-  std::string axis;   // "t", "t mod 64", "head", "row", "column", "batch", "memory", …
+  std::string axis;  // "t", "t mod 64", "head", "row", "column", "batch", "memory", …
   std::int64_t index = 0;
   std::string statistic;  // "mean" or "rms"
   double significance = 0;

@@ -76,8 +76,9 @@ std::vector<Direction> directions(const ValidCase& c, const PrecisionModel& mode
   }
   if (c.schema.find_option("scale")) {
     ValidCase changed = c;
-    const double given = option_real(c, "scale").value_or(
-        c.sizes.has('K') ? 1 / std::sqrt(static_cast<double>(c.sizes['K'])) : 1);
+    const double given =
+        option_real(c, "scale")
+            .value_or(c.sizes.has('K') ? 1 / std::sqrt(static_cast<double>(c.sizes['K'])) : 1);
     changed.data.options["scale"] = given * (1 + kStep);
     Direction d;
     d.id = "option scale";

@@ -11,15 +11,19 @@ namespace {
 
 Format coarsest(const PrecisionModel& model) {
   NumberFormat worst = NumberFormat::fp32;
-  for (NumberFormat f : {model.input, model.operand, model.accumulator, model.state, model.gate,
-                         model.output}) {
+  for (NumberFormat f :
+       {model.input, model.operand, model.accumulator, model.state, model.gate, model.output}) {
     if (unit_roundoff(f) > unit_roundoff(worst)) worst = f;
   }
   switch (worst) {
-    case NumberFormat::tf32: return Format::tf32;
-    case NumberFormat::fp16: return Format::fp16;
-    case NumberFormat::bf16: return Format::bf16;
-    default: return Format::fp32;
+    case NumberFormat::tf32:
+      return Format::tf32;
+    case NumberFormat::fp16:
+      return Format::fp16;
+    case NumberFormat::bf16:
+      return Format::bf16;
+    default:
+      return Format::fp32;
   }
 }
 
@@ -33,7 +37,8 @@ void fill(CaseTensor& tensor, const InputSpec* in, bool key, Stream& random) {
   for (std::size_t i = 0; i < tensor.values.size(); ++i) {
     double& x = tensor.values[i];
     if (key) {
-      if (i % width == 0) std::fill_n(tensor.values.begin() + static_cast<std::ptrdiff_t>(i), width, 0.0);
+      if (i % width == 0)
+        std::fill_n(tensor.values.begin() + static_cast<std::ptrdiff_t>(i), width, 0.0);
       continue;
     }
     if (in && in->domain.hi == 1) {
@@ -74,12 +79,12 @@ std::optional<CheckCase> lattice_case(const Operation& operation, const Precisio
   for (std::int64_t T : {8, 5, 3, 2, 1}) {
     GenerateRequest request;
     request.op = operation.name();
-    const std::map<char, std::int64_t> lengths = {{'B', 2}, {'T', T}, {'H', 2}, {'K', 4}, {'V', 3},
-                                                  {'J', 2}, {'D', 4}, {'W', 3}};
+    const std::map<char, std::int64_t> lengths = {{'B', 2}, {'T', T}, {'H', 2}, {'K', 4},
+                                                  {'V', 3}, {'J', 2}, {'D', 4}, {'W', 3}};
     for (const auto& [letter, length] : lengths) {
-      const bool used = std::any_of(schema.inputs.begin(), schema.inputs.end(), [&](const auto& in) {
-        return in.axes.find(letter) != std::string::npos;
-      });
+      const bool used =
+          std::any_of(schema.inputs.begin(), schema.inputs.end(),
+                      [&](const auto& in) { return in.axes.find(letter) != std::string::npos; });
       if (!used) continue;
       request.shape += (request.shape.empty() ? "" : ",") + std::string(1, letter) + "=" +
                        std::to_string(length);

@@ -61,7 +61,8 @@ void fill_truth(const ValidCase& c, const RunOptions& run, Expectation& expectat
       for (std::int64_t i = 0; i < t.size(); ++i) {
         e.truth[i] = fn::to_double(t.data[i]);
         e.truth_error[i] = t.data[i].radius() + std::fabs(e.truth[i]) * 0x1p-53;
-        if (!(t.data[i].radius() <= 1e-3 * e.sigma[i])) certain = certain && t.data[i].radius() == 0;
+        if (!(t.data[i].radius() <= 1e-3 * e.sigma[i]))
+          certain = certain && t.data[i].radius() == 0;
       }
     });
   }

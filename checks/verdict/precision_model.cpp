@@ -50,8 +50,8 @@ PrecisionModel parse_model(const std::string& file) {
                              : PrecisionModel{};
   model.name = json.value("name", file);
   const std::map<std::string, NumberFormat*> formats = {
-      {"input", &model.input},       {"operand", &model.operand}, {"accumulator", &model.accumulator},
-      {"state", &model.state},       {"gate", &model.gate},       {"output", &model.output}};
+      {"input", &model.input}, {"operand", &model.operand}, {"accumulator", &model.accumulator},
+      {"state", &model.state}, {"gate", &model.gate},       {"output", &model.output}};
   const std::map<std::string, double*> errors = {{"exp_error", &model.exp_error},
                                                  {"tanh_error", &model.tanh_error},
                                                  {"softplus_error", &model.softplus_error},
@@ -105,11 +105,16 @@ NumberFormat parse_format(const std::string& text) {
 
 double round_to(NumberFormat format, double x) {
   switch (format) {
-    case NumberFormat::fp64: return x;
-    case NumberFormat::fp32: return round_to(Format::fp32, x);
-    case NumberFormat::tf32: return round_to(Format::tf32, x);
-    case NumberFormat::fp16: return round_to(Format::fp16, x);
-    case NumberFormat::bf16: return round_to(Format::bf16, x);
+    case NumberFormat::fp64:
+      return x;
+    case NumberFormat::fp32:
+      return round_to(Format::fp32, x);
+    case NumberFormat::tf32:
+      return round_to(Format::tf32, x);
+    case NumberFormat::fp16:
+      return round_to(Format::fp16, x);
+    case NumberFormat::bf16:
+      return round_to(Format::bf16, x);
   }
   return x;
 }

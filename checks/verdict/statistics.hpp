@@ -14,13 +14,13 @@ inline constexpr double kMaxZ = 6.5, kMaxRmsZ = 1.3;
 
 struct TensorStatistics {
   std::int64_t elements = 0;
-  std::int64_t worst = -1;      // flat index of max |z| (or of the first non-finite element)
+  std::int64_t worst = -1;  // flat index of max |z| (or of the first non-finite element)
   double worst_value = 0, worst_truth = 0;
   double max_z = 0, rms_z = 0;
   double max_error = 0;
-  double rms_ratio = 0;         // ||e|| / ||truth||
-  double snr_db = 0;            // 20 log10 of its inverse
-  std::int64_t non_finite = 0;  // of the candidate where the truth is finite
+  double rms_ratio = 0;                  // ||e|| / ||truth||
+  double snr_db = 0;                     // 20 log10 of its inverse
+  std::int64_t non_finite = 0;           // of the candidate where the truth is finite
   std::int64_t allclose_violations = 0;  // |e| > 1e-2 + 1e-2 |truth|
   std::vector<double> z;
 

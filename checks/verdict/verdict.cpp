@@ -28,12 +28,24 @@ std::string place(const ExpectedTensor& e, std::int64_t flat, std::int64_t chunk
     if (e.shape[a] == 1 && e.axes[a] != 'T') continue;
     text += text.empty() ? "" : ", ";
     switch (e.axes[a]) {
-      case 'T': text += fmt::format("t={} (t mod {} = {})", i, chunk, i % chunk); break;
-      case 'B': text += fmt::format("batch {}", i); break;
-      case 'H': case 'N': text += fmt::format("head {}", i); break;
-      case 'K': text += fmt::format("row {}", i); break;
-      case 'V': text += fmt::format("column {}", i); break;
-      default: text += fmt::format("{} {}", e.axes[a], i);
+      case 'T':
+        text += fmt::format("t={} (t mod {} = {})", i, chunk, i % chunk);
+        break;
+      case 'B':
+        text += fmt::format("batch {}", i);
+        break;
+      case 'H':
+      case 'N':
+        text += fmt::format("head {}", i);
+        break;
+      case 'K':
+        text += fmt::format("row {}", i);
+        break;
+      case 'V':
+        text += fmt::format("column {}", i);
+        break;
+      default:
+        text += fmt::format("{} {}", e.axes[a], i);
     }
   }
   return text;
@@ -41,12 +53,18 @@ std::string place(const ExpectedTensor& e, std::int64_t flat, std::int64_t chunk
 
 VerdictKind kind_of(RunStatus status) {
   switch (status) {
-    case RunStatus::ran: return VerdictKind::pass;
-    case RunStatus::unsupported: return VerdictKind::unsupported;
-    case RunStatus::failed: return VerdictKind::failed;
-    case RunStatus::crashed: return VerdictKind::crashed;
-    case RunStatus::timed_out: return VerdictKind::timed_out;
-    case RunStatus::out_of_memory: return VerdictKind::out_of_memory;
+    case RunStatus::ran:
+      return VerdictKind::pass;
+    case RunStatus::unsupported:
+      return VerdictKind::unsupported;
+    case RunStatus::failed:
+      return VerdictKind::failed;
+    case RunStatus::crashed:
+      return VerdictKind::crashed;
+    case RunStatus::timed_out:
+      return VerdictKind::timed_out;
+    case RunStatus::out_of_memory:
+      return VerdictKind::out_of_memory;
   }
   return VerdictKind::failed;
 }
@@ -90,7 +108,8 @@ void try_sentinels(const ValidCase& c, const PrecisionModel& model, const Expect
   const Expectation coarse = expect(c, weak, again);
   for (const auto& [name, e] : expectation) {
     std::vector<double> wrong(e.truth.size());
-    for (std::size_t i = 0; i < wrong.size(); ++i) wrong[i] = e.truth[i] + coarse.at(name).lanes[0][i];
+    for (std::size_t i = 0; i < wrong.size(); ++i)
+      wrong[i] = e.truth[i] + coarse.at(name).lanes[0][i];
     seen = seen || !statistics(e, wrong).accepted();
   }
   if (!seen) {
@@ -106,10 +125,10 @@ void judge_exactly(const Expectation& expectation, const RunResult& result, std:
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (values[i] == e.truth[i]) continue;
       verdict.kind = VerdictKind::wrong;
-      verdict.sentence =
-          fmt::format("{} is {} where exactly {} is due ({}); every intermediate of this case is "
-                      "representable, so the tolerance is zero",
-                      name, values[i], e.truth[i], place(e, static_cast<std::int64_t>(i), chunk));
+      verdict.sentence = fmt::format(
+          "{} is {} where exactly {} is due ({}); every intermediate of this case is "
+          "representable, so the tolerance is zero",
+          name, values[i], e.truth[i], place(e, static_cast<std::int64_t>(i), chunk));
       return;
     }
   }
@@ -118,9 +137,9 @@ void judge_exactly(const Expectation& expectation, const RunResult& result, std:
 void explain(const ValidCase& c, const PrecisionModel& model, const Expectation& expectation,
              const ErrorTensors& error, const JudgeRequest& request, std::int64_t chunk,
              Verdict& verdict) {
-  const auto all = matched_filters(expectation, error,
-                                   directions(c, model, request.gradients, request.threads),
-                                   request.threads);
+  const auto all =
+      matched_filters(expectation, error, directions(c, model, request.gradients, request.threads),
+                      request.threads);
   for (const FilterResult& r : all) {
     if (r.significance() > kFilterThreshold) verdict.filters.push_back(r);
   }
@@ -130,16 +149,16 @@ void explain(const ValidCase& c, const PrecisionModel& model, const Expectation&
   // A known fault is named only when it is (nearly) the whole error, at its own size.
   for (const FilterResult& r : verdict.filters) {
     if (r.is_fault && r.explained > 0.8 && std::fabs(r.coefficient - 1) < 0.25) {
-      verdict.cause = fmt::format("{:.0f} % of the error is {} (coefficient {:.3f} ± {:.1e})",
-                                  100 * std::min(r.explained, 1.0), r.id, r.coefficient,
-                                  r.standard_error);
+      verdict.cause =
+          fmt::format("{:.0f} % of the error is {} (coefficient {:.3f} ± {:.1e})",
+                      100 * std::min(r.explained, 1.0), r.id, r.coefficient, r.standard_error);
       return;
     }
     if (!r.is_fault && r.explained > 0.5) {
-      verdict.cause = fmt::format("effective {} too {} by {:.2e} ± {:.0e} relative ({:.0f} % of the error)",
-                                  r.id.substr(r.id.find(' ') + 1),
-                                  r.coefficient < 0 ? "small" : "large", std::fabs(r.coefficient),
-                                  r.standard_error, 100 * std::min(r.explained, 1.0));
+      verdict.cause =
+          fmt::format("effective {} too {} by {:.2e} ± {:.0e} relative ({:.0f} % of the error)",
+                      r.id.substr(r.id.find(' ') + 1), r.coefficient < 0 ? "small" : "large",
+                      std::fabs(r.coefficient), r.standard_error, 100 * std::min(r.explained, 1.0));
       return;
     }
   }
@@ -149,16 +168,26 @@ void explain(const ValidCase& c, const PrecisionModel& model, const Expectation&
 
 std::string verdict_name(VerdictKind kind) {
   switch (kind) {
-    case VerdictKind::pass: return "PASS";
-    case VerdictKind::wrong: return "WRONG";
-    case VerdictKind::inconsistent: return "INCONSISTENT";
-    case VerdictKind::nondeterministic: return "NONDETERMINISTIC";
-    case VerdictKind::weak_test: return "WEAK-TEST";
-    case VerdictKind::failed: return "FAILED";
-    case VerdictKind::crashed: return "CRASHED";
-    case VerdictKind::timed_out: return "TIMEOUT";
-    case VerdictKind::out_of_memory: return "OUT-OF-MEMORY";
-    case VerdictKind::unsupported: return "UNSUPPORTED";
+    case VerdictKind::pass:
+      return "PASS";
+    case VerdictKind::wrong:
+      return "WRONG";
+    case VerdictKind::inconsistent:
+      return "INCONSISTENT";
+    case VerdictKind::nondeterministic:
+      return "NONDETERMINISTIC";
+    case VerdictKind::weak_test:
+      return "WEAK-TEST";
+    case VerdictKind::failed:
+      return "FAILED";
+    case VerdictKind::crashed:
+      return "CRASHED";
+    case VerdictKind::timed_out:
+      return "TIMEOUT";
+    case VerdictKind::out_of_memory:
+      return "OUT-OF-MEMORY";
+    case VerdictKind::unsupported:
+      return "UNSUPPORTED";
   }
   return "";
 }
@@ -202,8 +231,9 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
   }
   const std::int64_t chunk = model.chunk;
   const Expectation expectation =
-      expect(c, model, {request.gradients, request.exact ? Noisy::kLanes : request.lanes,
-                        request.seed, request.threads});
+      expect(c, model,
+             {request.gradients, request.exact ? Noisy::kLanes : request.lanes, request.seed,
+              request.threads});
   const std::string missing = missing_or_misshapen(expectation, result);
   if (!missing.empty()) {
     verdict.kind = VerdictKind::wrong;
@@ -239,27 +269,30 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
   }
   if (!finite) {
     verdict.kind = VerdictKind::wrong;
-    verdict.sentence = fmt::format("{} has {} non-finite value(s) where the truth is finite, first at {}",
-                                   worst->name, worst->stats.non_finite, worst->where);
+    verdict.sentence =
+        fmt::format("{} has {} non-finite value(s) where the truth is finite, first at {}",
+                    worst->name, worst->stats.non_finite, worst->where);
   } else if (!accepted) {
     verdict.kind = VerdictKind::inconsistent;
-    verdict.sentence = fmt::format(
-        "{} is off by {:.3g} standard deviations of what {} arithmetic does, at {}", worst->name,
-        worst->stats.max_z, model.name, worst->where);
+    verdict.sentence =
+        fmt::format("{} is off by {:.3g} standard deviations of what {} arithmetic does, at {}",
+                    worst->name, worst->stats.max_z, model.name, worst->where);
   }
   if (request.diagnose && !request.exact) {
     explain(c, model, expectation, error, request, chunk, verdict);
     if (verdict.kind == VerdictKind::pass && !verdict.filters.empty()) {
       verdict.kind = VerdictKind::inconsistent;
-      verdict.sentence = fmt::format("no element stands out, but the error as a whole points along "
-                                     "{} ({:.1f} standard errors)",
-                                     verdict.filters[0].id, verdict.filters[0].significance());
+      verdict.sentence = fmt::format(
+          "no element stands out, but the error as a whole points along "
+          "{} ({:.1f} standard errors)",
+          verdict.filters[0].id, verdict.filters[0].significance());
     } else if (verdict.kind == VerdictKind::pass && !verdict.structures.empty()) {
       const StructureFinding& s = verdict.structures[0];
       verdict.kind = VerdictKind::inconsistent;
-      verdict.sentence = fmt::format("no element stands out, but {} is biased at {} = {} ({:.1f} "
-                                     "standard errors)",
-                                     s.tensor, s.axis, s.index, s.significance);
+      verdict.sentence = fmt::format(
+          "no element stands out, but {} is biased at {} = {} ({:.1f} "
+          "standard errors)",
+          s.tensor, s.axis, s.index, s.significance);
     }
   }
   if (!verdict.hygiene.empty()) {

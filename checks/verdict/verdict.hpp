@@ -30,7 +30,7 @@ struct TensorVerdict {
   std::string name;
   Shape shape;
   TensorStatistics stats;
-  std::string where;  // of the worst element: "t=63 (t mod 64 = 63), head 1, row 5"
+  std::string where;       // of the worst element: "t=63 (t mod 64 = 63), head 1, row 5"
   double fitted_unit = 0;  // unit roundoff at which rms z would be 0.75, relative to the declared
 };
 
@@ -41,8 +41,8 @@ struct Verdict {
   std::string sentence;   // what is wrong, in one sentence
   std::string cause;      // probable cause, empty when none is known
   std::vector<TensorVerdict> tensors;
-  std::vector<FilterResult> filters;          // the significant ones, best first
-  std::vector<StructureFinding> structures;   // strongest first, at most 8
+  std::vector<FilterResult> filters;         // the significant ones, best first
+  std::vector<StructureFinding> structures;  // strongest first, at most 8
   std::vector<HygieneFinding> hygiene;
   std::vector<std::string> notes;  // weak sentinels and the like
   std::string replay;              // command line

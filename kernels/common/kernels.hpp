@@ -5,10 +5,9 @@
 #include "kernels/common/spec.hpp"
 #include "kernels/common/variant.hpp"
 
-#define ASSAY_CPU_FAST_WEIGHTS(X)                                                            \
-  X(linear_attention)                                                                        \
-  X(retention) X(ssd) X(gla) X(hgrn2) X(delta) X(gdn) X(kda) X(comba) X(gated_delta_product) \
-      X(mdn)
+#define ASSAY_CPU_FAST_WEIGHTS(X) \
+  X(linear_attention)             \
+  X(retention) X(ssd) X(gla) X(hgrn2) X(delta) X(gdn) X(kda) X(comba) X(gated_delta_product) X(mdn)
 #define ASSAY_CPU_RECURRENCES(X) \
   ASSAY_CPU_FAST_WEIGHTS(X)      \
   X(m2rnn) X(mom) X(rnn) X(gru) X(lstm)

@@ -1,4 +1,5 @@
-// Cost of whole recurrences in multiply-adds actually needed, beside raw arithmetic of the same run.
+// Cost of whole recurrences in multiply-adds actually needed, beside raw arithmetic of the same
+// run.
 //
 //   recurrence_bench [digits]        (default 50)
 //
@@ -56,24 +57,30 @@ double raw_mpfr_multiply_add() {
   const auto x = values<Mpfr>(kSize * kSize, 1), y = values<Mpfr>(kSize * kSize, 2);
   auto z = values<Mpfr>(kSize * kSize, 3);
   Mpfr scratch = 0;
-  const double t = best_seconds([&] {
-    for (std::size_t i = 0; i < z.size(); ++i) {
-      mpfr_mul(scratch.backend().data(), x[i].backend().data(), y[i].backend().data(), MPFR_RNDN);
-      mpfr_add(z[i].backend().data(), z[i].backend().data(), scratch.backend().data(), MPFR_RNDN);
-    }
-  }, 3);
+  const double t = best_seconds(
+      [&] {
+        for (std::size_t i = 0; i < z.size(); ++i) {
+          mpfr_mul(scratch.backend().data(), x[i].backend().data(), y[i].backend().data(),
+                   MPFR_RNDN);
+          mpfr_add(z[i].backend().data(), z[i].backend().data(), scratch.backend().data(),
+                   MPFR_RNDN);
+        }
+      },
+      3);
   return t * 1e9 / static_cast<double>(z.size());
 }
 
 double raw_arb_dot() {
   const auto x = values<Ball>(kSize * kSize, 1), y = values<Ball>(kSize, 2);
   auto z = values<Ball>(kSize, 3);
-  const double t = best_seconds([&] {
-    for (long i = 0; i < kSize; ++i) {
-      arb_dot(z[i].raw(), z[i].raw(), 0, x[i * kSize].raw(), 1, y[0].raw(), 1, kSize,
-              working_precision());
-    }
-  }, 3);
+  const double t = best_seconds(
+      [&] {
+        for (long i = 0; i < kSize; ++i) {
+          arb_dot(z[i].raw(), z[i].raw(), 0, x[i * kSize].raw(), 1, y[0].raw(), 1, kSize,
+                  working_precision());
+        }
+      },
+      3);
   return t * 1e9 / (kSize * kSize);
 }
 
@@ -81,16 +88,19 @@ template <class Real>
 double tanh_cost() {
   const auto x = values<Real>(2000, 4);
   std::vector<Real> y(x.size());
-  return best_seconds([&] {
-           for (std::size_t i = 0; i < x.size(); ++i) y[i] = fn::tanh(x[i]);
-         }, 2) * 1e9 / static_cast<double>(x.size());
+  return best_seconds(
+             [&] {
+               for (std::size_t i = 0; i < x.size(); ++i) y[i] = fn::tanh(x[i]);
+             },
+             2) *
+         1e9 / static_cast<double>(x.size());
 }
 
 struct Workload {
   const char* op;
   const char* shape;
-  double elements;          // state elements times steps, all heads
-  double multiply_adds;     // per element
+  double elements;       // state elements times steps, all heads
+  double multiply_adds;  // per element
   bool has_tanh;
 };
 

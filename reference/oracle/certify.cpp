@@ -15,9 +15,7 @@ namespace {
 // Beyond this many bits a case is given up as undecided rather than run for days.
 constexpr long kMostBits = 1L << 20;
 
-long bits_for(int digits) {
-  return static_cast<long>(std::ceil(digits * 3.3219280948873626)) + 2;
-}
+long bits_for(int digits) { return static_cast<long>(std::ceil(digits * 3.3219280948873626)) + 2; }
 
 // An element whose enclosure still contains 0 when its radius is below 2^-this times the largest
 // magnitude of its tensor is printed as 0, with a note that states the bound. It leaves room for
@@ -50,10 +48,10 @@ Mpfr nearest(const Rational& x) {
 /// What a pass over all tensors found.
 struct Outcome {
   bool certain = true;
-  long missing_bits = 0;  // of the worst element
+  long missing_bits = 0;   // of the worst element
   bool undecided = false;  // some element is not even known to differ from 0
   bool finite = true;
-  std::string where;      // first element that is not certain
+  std::string where;  // first element that is not certain
   std::vector<std::string> notes;
 };
 
@@ -121,7 +119,8 @@ void certify_tensor(const std::string& name, const Tensor<Ball>& tensor, int dig
     outcome.finite = outcome.finite && finite;
   }
   if (zeros > 0) {
-    outcome.notes.push_back(name + ": " + std::to_string(zeros) + " value(s) printed as 0 are below 2^" +
+    outcome.notes.push_back(name + ": " + std::to_string(zeros) +
+                            " value(s) printed as 0 are below 2^" +
                             std::to_string(static_cast<long>(std::ceil(bound))) +
                             " in magnitude, first at " + index_text(tensor.shape, first_zero));
   }
@@ -216,8 +215,8 @@ void evaluate_mpfr(const ValidCase& c, const EvalRequest& request, Evaluation& e
         for (const Mpfr& x : t.data) scale = std::max<Mpfr>(scale, abs(x));
       }
     }
-    const auto compare = [&](const std::string& name, const Tensor<Mpfr>& a,
-                             const Tensor<Mpfr>& b, DecimalTensor& out) {
+    const auto compare = [&](const std::string& name, const Tensor<Mpfr>& a, const Tensor<Mpfr>& b,
+                             DecimalTensor& out) {
       out = DecimalTensor{b.shape, {}, {}};
       Mpfr largest = 0;
       for (const Mpfr& x : b.data) largest = std::max<Mpfr>(largest, abs(x));
@@ -300,17 +299,20 @@ void evaluate_dd(const ValidCase& c, const EvalRequest& request, Evaluation& eva
 
 std::string engine_name(EngineKind engine) {
   switch (engine) {
-    case EngineKind::ball: return "ball";
-    case EngineKind::mpfr: return "mpfr";
-    case EngineKind::rational: return "rational";
-    case EngineKind::dd: return "dd";
+    case EngineKind::ball:
+      return "ball";
+    case EngineKind::mpfr:
+      return "mpfr";
+    case EngineKind::rational:
+      return "rational";
+    case EngineKind::dd:
+      return "dd";
   }
   return "";
 }
 
 EngineKind parse_engine(const std::string& text) {
-  for (EngineKind e :
-       {EngineKind::ball, EngineKind::mpfr, EngineKind::rational, EngineKind::dd}) {
+  for (EngineKind e : {EngineKind::ball, EngineKind::mpfr, EngineKind::rational, EngineKind::dd}) {
     if (engine_name(e) == text) return e;
   }
   throw InputError("unknown engine '" + text + "'; known: ball, mpfr, rational, dd");
@@ -333,18 +335,26 @@ Evaluation evaluate_certified(const ValidCase& c, const EvalRequest& request) {
   evaluation.engine = request.engine;
   evaluation.form = request.form;
   evaluation.notes = find_operation(c.data.op).notes(c);
-  const bool has_cotangent = std::any_of(
-      c.data.tensors.begin(), c.data.tensors.end(), [&](const auto& named) {
+  const bool has_cotangent =
+      std::any_of(c.data.tensors.begin(), c.data.tensors.end(), [&](const auto& named) {
         return named.first.rfind("d_", 0) == 0 && c.schema.find_output(named.first.substr(2));
       });
   if (request.gradients && !has_cotangent) {
     evaluation.notes.push_back("the case has no cotangent (d_<output>): every gradient is 0");
   }
   switch (request.engine) {
-    case EngineKind::ball: evaluate_ball(c, request, evaluation); break;
-    case EngineKind::mpfr: evaluate_mpfr(c, request, evaluation); break;
-    case EngineKind::rational: evaluate_rational(c, request, evaluation); break;
-    case EngineKind::dd: evaluate_dd(c, request, evaluation); break;
+    case EngineKind::ball:
+      evaluate_ball(c, request, evaluation);
+      break;
+    case EngineKind::mpfr:
+      evaluate_mpfr(c, request, evaluation);
+      break;
+    case EngineKind::rational:
+      evaluate_rational(c, request, evaluation);
+      break;
+    case EngineKind::dd:
+      evaluate_dd(c, request, evaluation);
+      break;
   }
   return evaluation;
 }

@@ -28,9 +28,9 @@ class OperationOf final : public Operation {
     return {};
   }
 
-#define ASSAY_MAKE(Real)                                               \
-  Engine<Real> make(const ValidCase& c, const Real*) const override {  \
-    return Op::template make<Real>(c);                                 \
+#define ASSAY_MAKE(Real)                                              \
+  Engine<Real> make(const ValidCase& c, const Real*) const override { \
+    return Op::template make<Real>(c);                                \
   }
   ASSAY_FOR_EACH_SCALAR(ASSAY_MAKE)
 #undef ASSAY_MAKE
@@ -41,15 +41,15 @@ class OperationOf final : public Operation {
 
 }  // namespace assay
 
-#define ASSAY_OPERATION(Type, name)   \
-  namespace assay {                   \
+#define ASSAY_OPERATION(Type, name)    \
+  namespace assay {                    \
   const Operation& operation_##name(); \
   }
 
-#define ASSAY_DEFINE_OPERATION(Type, name)  \
-  namespace assay {                         \
-  const Operation& operation_##name() {     \
+#define ASSAY_DEFINE_OPERATION(Type, name)       \
+  namespace assay {                              \
+  const Operation& operation_##name() {          \
     static const OperationOf<Type> entry(#name); \
-    return entry;                           \
-  }                                         \
+    return entry;                                \
+  }                                              \
   }

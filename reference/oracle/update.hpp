@@ -41,9 +41,8 @@ class Update {
   virtual void chunk(Context<Real>&, const Block<Real>& /*x*/, std::int64_t /*count*/,
                      Real* /*state*/, Real* /*o*/, Real* /*saved*/) const {}
   virtual void chunk_adjoint(Context<Real>&, const Block<Real>& /*x*/, std::int64_t /*count*/,
-                             const Real* /*state_prev*/, const Real* /*saved*/,
-                             const Real* /*d_o*/, Real* /*d_state*/,
-                             const Block<Real>& /*d_x*/) const {}
+                             const Real* /*state_prev*/, const Real* /*saved*/, const Real* /*d_o*/,
+                             Real* /*d_state*/, const Block<Real>& /*d_x*/) const {}
 };
 
 }  // namespace assay

@@ -24,7 +24,8 @@ void conv_step(std::int64_t D, std::int64_t W, const Real* weight, const Real* x
   }
 }
 
-/// d_a [D] in; d_window: cotangent of the new window in, of the old one out; d_weight, d_x added to.
+/// d_a [D] in; d_window: cotangent of the new window in, of the old one out; d_weight, d_x added
+/// to.
 template <class Real>
 void conv_adjoint(std::int64_t D, std::int64_t W, const Real* weight, const Real* x,
                   const Real* window_prev, const Real* d_a, Real* d_window, Real* d_weight,
@@ -50,11 +51,11 @@ struct CausalConv1d : StepOperation<CausalConv1d> {
     s.op = "causal_conv1d";
     s.title = "causal depthwise convolution, optional SiLU";
     s.source = "[M2RNN v2, Eqs. 14-16]";
-    s.inputs = {{"x", "BTD", Role::token, "input", {}},
-                {"weight", "DW", Role::param, "taps, the current input last", {}},
-                {"bias", "D", Role::param, "offset", {}, true},
-                {"x0", "BwD", Role::state, "the W-1 inputs before the first, oldest first", {},
-                 true}};
+    s.inputs = {
+        {"x", "BTD", Role::token, "input", {}},
+        {"weight", "DW", Role::param, "taps, the current input last", {}},
+        {"bias", "D", Role::param, "offset", {}, true},
+        {"x0", "BwD", Role::state, "the W-1 inputs before the first, oldest first", {}, true}};
     s.outputs = {{"y", "BTD", "filtered input"},
                  {"x_final", "BwD", "the last W-1 inputs, oldest first", true}};
     s.options = {{"silu", OptionType::boolean, OptionValue(false), "apply SiLU"}};

@@ -12,10 +12,14 @@ struct Comba : FastWeightOperation<Comba>, DeltaChunk<Comba> {
   static constexpr int kReadKey = p, kDecay = alpha;
 
   static UpdateSpec spec() {
-    UpdateSpec s{"comba", "Comba, D = alpha S'; S = D + beta k (v - D^T p)^T", "[Comba, Eq. 6]",
-                 {key_input(), value_input(),
+    UpdateSpec s{"comba",
+                 "Comba, D = alpha S'; S = D + beta k (v - D^T p)^T",
+                 "[Comba, Eq. 6]",
+                 {key_input(),
+                  value_input(),
                   {"p", "BTHK", Role::token, "read key of the residual", {}},
-                  decay_input("BTH"), write_input()}};
+                  decay_input("BTH"),
+                  write_input()}};
     s.has_q_correction = true;
     s.forms = {Form::recurrent, Form::chunk};
     return s;
@@ -34,10 +38,10 @@ struct Comba : FastWeightOperation<Comba>, DeltaChunk<Comba> {
 
   // As gdn, but the read path ends in p: d_p -= α S' d_r.
   template <class Real>
-  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev,
-                           const Real*, const Real* r, Real* d_S, const Fields<Real>& d_x) {
-    const Real* d_r = delta_write_adjoint(c, x[k], x[p], *x[beta], r, d_S, d_x[k], d_x[v],
-                                          *d_x[beta]);
+  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev, const Real*,
+                           const Real* r, Real* d_S, const Fields<Real>& d_x) {
+    const Real* d_r =
+        delta_write_adjoint(c, x[k], x[p], *x[beta], r, d_S, d_x[k], d_x[v], *d_x[beta]);
     Real* read = c.arena->zeros(c.K);
     la::gemv_add(c.K, c.V, S_prev, d_r, read);
     for (std::int64_t i = 0; i < c.K; ++i) fn::mul_sub(d_x[p][i], *x[alpha], read[i]);
@@ -48,7 +52,8 @@ struct Comba : FastWeightOperation<Comba>, DeltaChunk<Comba> {
   // A = α (I - β k p^T)
   template <class Real>
   static void transition(Context<Real>& c, const Fields<Real>& x, Real* A) {
-    delta_transition(c, x[k], x[p], *x[beta], [&](std::int64_t) { return *x[alpha]; }, A);
+    delta_transition(
+        c, x[k], x[p], *x[beta], [&](std::int64_t) { return *x[alpha]; }, A);
   }
 };
 

@@ -12,8 +12,8 @@ Real decay_exponent(const Real& x, const Real& a, const Real& b) {
 
 /// g = -a softplus(x + b): d_x = d_b = -a σ(x+b) d_g, d_a = -softplus(x+b) d_g; all added.
 template <class Real>
-void decay_exponent_adjoint(const Real& x, const Real& a, const Real& b, const Real& d_g,
-                            Real& d_x, Real& d_a, Real& d_b) {
+void decay_exponent_adjoint(const Real& x, const Real& a, const Real& b, const Real& d_g, Real& d_x,
+                            Real& d_a, Real& d_b) {
   const Real z = x + b;
   fn::mul_sub(d_a, fn::softplus(z), d_g);
   const Real d_z = a * fn::sigmoid(z) * d_g;

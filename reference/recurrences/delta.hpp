@@ -12,7 +12,9 @@ struct Delta : FastWeightOperation<Delta>, DeltaChunk<Delta> {
   static constexpr int kReadKey = k, kDecay = -1;
 
   static UpdateSpec spec() {
-    UpdateSpec s{"delta", "DeltaNet, S = S' + beta k (v - S'^T k)^T", "[DeltaNet, Eq. 5]",
+    UpdateSpec s{"delta",
+                 "DeltaNet, S = S' + beta k (v - S'^T k)^T",
+                 "[DeltaNet, Eq. 5]",
                  {key_input(), value_input(), write_input()}};
     s.forms = {Form::recurrent, Form::chunk};
     return s;
@@ -30,10 +32,10 @@ struct Delta : FastWeightOperation<Delta>, DeltaChunk<Delta> {
 
   // As in delta_rule.hpp with D = S', p = k.
   template <class Real>
-  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev,
-                           const Real*, const Real* r, Real* d_S, const Fields<Real>& d_x) {
-    const Real* d_r = delta_write_adjoint(c, x[k], x[k], *x[beta], r, d_S, d_x[k], d_x[v],
-                                          *d_x[beta]);
+  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev, const Real*,
+                           const Real* r, Real* d_S, const Fields<Real>& d_x) {
+    const Real* d_r =
+        delta_write_adjoint(c, x[k], x[k], *x[beta], r, d_S, d_x[k], d_x[v], *d_x[beta]);
     Real* read = c.arena->zeros(c.K);
     la::gemv_add(c.K, c.V, S_prev, d_r, read);
     for (std::int64_t i = 0; i < c.K; ++i) d_x[k][i] -= read[i];
@@ -41,7 +43,8 @@ struct Delta : FastWeightOperation<Delta>, DeltaChunk<Delta> {
 
   template <class Real>
   static void transition(Context<Real>& c, const Fields<Real>& x, Real* A) {
-    delta_transition(c, x[k], x[k], *x[beta], [](std::int64_t) { return Real(1); }, A);
+    delta_transition(
+        c, x[k], x[k], *x[beta], [](std::int64_t) { return Real(1); }, A);
   }
 };
 

@@ -12,6 +12,7 @@
 // The adjoint runs the same formulas backward; where each cotangent comes from is said beside it.
 #pragma once
 
+#include <tuple>
 #include <vector>
 
 #include "reference/recurrences/delta_rule.hpp"
@@ -22,8 +23,8 @@ namespace assay {
 /// The inputs of a chunk by what they mean.
 template <class Real>
 struct DeltaChunkInputs {
-  std::int64_t n, K, V, w;           // w: width of the decay, 0 (none), 1 or K
-  Real *q, *k, *p, *v, *beta, *a;    // [n,K], [n,K], [n,K], [n,V], [n], [n,w]
+  std::int64_t n, K, V, w;         // w: width of the decay, 0 (none), 1 or K
+  Real *q, *k, *p, *v, *beta, *a;  // [n,K], [n,K], [n,K], [n,V], [n], [n,w]
 };
 
 /// G [n,n,w] and Ḡ [n,w]; for w = 0 nothing is stored and every factor is 1.
@@ -237,6 +238,16 @@ void delta_chunk_backward(const DeltaChunkInputs<Real>& x, const Real* S0, const
   d_g.to_decays(g, x.a, d.a);
 }
 
+// Compiled once, in shared.cpp.
+#define ASSAY_EXTERN(Real)                                                                    \
+  extern template void delta_chunk_forward<Real>(const DeltaChunkInputs<Real>&, Real*, Real*, \
+                                                 Real*);                                      \
+  extern template void delta_chunk_backward<Real>(const DeltaChunkInputs<Real>&, const Real*, \
+                                                  const Real*, const Real*, Real*,            \
+                                                  const DeltaChunkInputs<Real>&);
+ASSAY_FOR_EACH_SCALAR(ASSAY_EXTERN)
+#undef ASSAY_EXTERN
+
 /// Mixin: the chunk interface of an update whose enumerators name k, v, beta, and kReadKey, kDecay.
 template <class U>
 struct DeltaChunk {
@@ -244,7 +255,15 @@ struct DeltaChunk {
   static DeltaChunkInputs<Real> inputs(const Context<Real>& c, const Block<Real>& x,
                                        std::int64_t n) {
     const std::int64_t w = U::kDecay < 0 ? 0 : x.width(1 + U::kDecay);
-    return {n, c.K, c.V, w, x(0), x(1 + U::k), x(1 + U::kReadKey), x(1 + U::v), x(1 + U::beta),
+    return {n,
+            c.K,
+            c.V,
+            w,
+            x(0),
+            x(1 + U::k),
+            x(1 + U::kReadKey),
+            x(1 + U::v),
+            x(1 + U::beta),
             w == 0 ? nullptr : x(1 + (U::kDecay < 0 ? 0 : U::kDecay))};
   }
   template <class Real>

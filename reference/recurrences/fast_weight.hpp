@@ -36,9 +36,7 @@ inline InputSpec value_input() { return {"v", "BTHV", Role::token, "value", {}};
 inline InputSpec decay_input(const std::string& axes) {
   return {"alpha", axes, Role::token, "decay of the state", {0, 1}, false, 0, "log_alpha"};
 }
-inline InputSpec write_input() {
-  return {"beta", "BTH", Role::token, "write strength", {0, 2}};
-}
+inline InputSpec write_input() { return {"beta", "BTH", Role::token, "write strength", {0, 2}}; }
 
 inline Schema fast_weight_schema(const UpdateSpec& spec) {
   Schema s;
@@ -230,6 +228,11 @@ class FastWeight final : public Recurrence<Real> {
   bool normalise_ = false;
 };
 
+// Compiled once, in shared.cpp, instead of in every member.
+#define ASSAY_EXTERN(Real) extern template class FastWeight<Real>;
+ASSAY_FOR_EACH_SCALAR(ASSAY_EXTERN)
+#undef ASSAY_EXTERN
+
 /// Base of the members: gives the operation its schema and engines.
 template <class U>
 struct FastWeightOperation {
@@ -241,8 +244,8 @@ struct FastWeightOperation {
     engine.update = std::make_unique<UpdateOf<U, Real>>();
     // mom asks for the bare update with a case of its own; then there is no read-out to set up.
     if (c.schema.op == U::spec().op) {
-      engine.recurrence = std::make_unique<FastWeight<Real>>(std::make_unique<UpdateOf<U, Real>>(),
-                                                             U::spec(), c);
+      engine.recurrence =
+          std::make_unique<FastWeight<Real>>(std::make_unique<UpdateOf<U, Real>>(), U::spec(), c);
     }
     return engine;
   }

@@ -42,8 +42,8 @@ struct GatedDeltaProduct : FastWeightOperation<GatedDeltaProduct> {
   // The factors backward, each by the delta rule's adjoint with D = D_{j-1}:
   //   d_k_j -= D_{j-1} d_r_j;   then d_α += <d_D_0, S'>, d_S' = α d_D_0
   template <class Real>
-  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev,
-                           const Real*, const Real* saved, Real* d_S, const Fields<Real>& d_x) {
+  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev, const Real*,
+                           const Real* saved, Real* d_S, const Fields<Real>& d_x) {
     const std::int64_t J = c.size('J'), KV = c.K * c.V;
     const Real* D = saved + J * c.V;
     for (std::int64_t j = J; j-- > 0;) {

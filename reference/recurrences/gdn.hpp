@@ -12,7 +12,8 @@ struct Gdn : FastWeightOperation<Gdn>, DeltaChunk<Gdn> {
   static constexpr int kReadKey = k, kDecay = alpha;
 
   static UpdateSpec spec() {
-    UpdateSpec s{"gdn", "Gated DeltaNet, D = alpha S'; S = D + beta k (v - D^T k)^T",
+    UpdateSpec s{"gdn",
+                 "Gated DeltaNet, D = alpha S'; S = D + beta k (v - D^T k)^T",
                  "[GDN, Eq. 10]",
                  {key_input(), value_input(), decay_input("BTH"), write_input()}};
     s.forms = {Form::recurrent, Form::chunk};
@@ -33,10 +34,10 @@ struct Gdn : FastWeightOperation<Gdn>, DeltaChunk<Gdn> {
   // The delta rule's adjoint gives d_r and d_D; then, D being α S',
   //   d_k -= α S' d_r     d_α += <d_D, S'>     d_S' = α d_D
   template <class Real>
-  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev,
-                           const Real*, const Real* r, Real* d_S, const Fields<Real>& d_x) {
-    const Real* d_r = delta_write_adjoint(c, x[k], x[k], *x[beta], r, d_S, d_x[k], d_x[v],
-                                          *d_x[beta]);
+  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev, const Real*,
+                           const Real* r, Real* d_S, const Fields<Real>& d_x) {
+    const Real* d_r =
+        delta_write_adjoint(c, x[k], x[k], *x[beta], r, d_S, d_x[k], d_x[v], *d_x[beta]);
     Real* read = c.arena->zeros(c.K);
     la::gemv_add(c.K, c.V, S_prev, d_r, read);
     for (std::int64_t i = 0; i < c.K; ++i) fn::mul_sub(d_x[k][i], *x[alpha], read[i]);
@@ -47,7 +48,8 @@ struct Gdn : FastWeightOperation<Gdn>, DeltaChunk<Gdn> {
   // A = α (I - β k k^T)
   template <class Real>
   static void transition(Context<Real>& c, const Fields<Real>& x, Real* A) {
-    delta_transition(c, x[k], x[k], *x[beta], [&](std::int64_t) { return *x[alpha]; }, A);
+    delta_transition(
+        c, x[k], x[k], *x[beta], [&](std::int64_t) { return *x[alpha]; }, A);
   }
 };
 

@@ -11,7 +11,9 @@ struct Gla : FastWeightOperation<Gla> {
   enum Input { k, v, alpha };
 
   static UpdateSpec spec() {
-    return {"gla", "gated linear attention, S = diag(alpha) S' + k v^T", "[GLA, Eq. 3]",
+    return {"gla",
+            "gated linear attention, S = diag(alpha) S' + k v^T",
+            "[GLA, Eq. 3]",
             {key_input(), value_input(), decay_input("BTHK")}};
   }
 
@@ -28,8 +30,8 @@ struct Gla : FastWeightOperation<Gla> {
 
   // d_k = d_S v     d_v = d_S^T k     d_α_i = <d_S_i, S'_i> over row i     d_S' = diag(α) d_S
   template <class Real>
-  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev,
-                           const Real*, const Real*, Real* d_S, const Fields<Real>& d_x) {
+  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev, const Real*,
+                           const Real*, Real* d_S, const Fields<Real>& d_x) {
     la::gemv_add(c.K, c.V, d_S, x[v], d_x[k]);
     la::gemv_t_add(c.K, c.V, d_S, x[k], d_x[v]);
     for (std::int64_t i = 0; i < c.K; ++i) {

@@ -56,8 +56,8 @@ struct Gru : StepOperation<Gru> {
 
   // g = d_h + d_y     d_n = g (1-z)(1-n²)     d_z = g (h'-n) z(1-z)     d_r = d_n u_n r(1-r)
   template <class Real>
-  static void adjoint_step(Context<Real>& c, const Block<Real>& in, const Real* h_prev,
-                           const Real*, const Real* saved, const Block<Real>& d_out, Real* d_h,
+  static void adjoint_step(Context<Real>& c, const Block<Real>& in, const Real* h_prev, const Real*,
+                           const Real* saved, const Block<Real>& d_out, Real* d_h,
                            const Block<Real>& d_in) {
     const std::int64_t D = c.size('D'), E = c.size('E');
     const Real *r = saved, *z = saved + D, *n = saved + 2 * D, *u_n = saved + 3 * D;

@@ -11,7 +11,9 @@ struct Hgrn2 : FastWeightOperation<Hgrn2> {
   enum Input { v, f };
 
   static UpdateSpec spec() {
-    return {"hgrn2", "HGRN2, S = diag(f) S' + (1-f) v^T", "[HGRN2, Eq. 5]",
+    return {"hgrn2",
+            "HGRN2, S = diag(f) S' + (1-f) v^T",
+            "[HGRN2, Eq. 5]",
             {value_input(), {"f", "BTHK", Role::token, "forget gate", {0, 1}}}};
   }
 
@@ -35,8 +37,8 @@ struct Hgrn2 : FastWeightOperation<Hgrn2> {
 
   // d_v = d_S^T (1-f)     d_f_i = <d_S_i, S'_i - v>     d_S' = diag(f) d_S
   template <class Real>
-  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev,
-                           const Real*, const Real*, Real* d_S, const Fields<Real>& d_x) {
+  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev, const Real*,
+                           const Real*, Real* d_S, const Fields<Real>& d_x) {
     la::gemv_t_add(c.K, c.V, d_S, complement(c, x[f]), d_x[v]);
     for (std::int64_t i = 0; i < c.K; ++i) {
       la::dot_add(d_x[f][i], c.V, d_S + i * c.V, 1, S_prev + i * c.V, 1);

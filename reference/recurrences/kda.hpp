@@ -12,7 +12,8 @@ struct Kda : FastWeightOperation<Kda>, DeltaChunk<Kda> {
   static constexpr int kReadKey = k, kDecay = alpha;
 
   static UpdateSpec spec() {
-    UpdateSpec s{"kda", "Kimi delta attention, D = diag(alpha) S'; S = D + beta k (v - D^T k)^T",
+    UpdateSpec s{"kda",
+                 "Kimi delta attention, D = diag(alpha) S'; S = D + beta k (v - D^T k)^T",
                  "[Kimi Linear, Eq. 1]",
                  {key_input(), value_input(), decay_input("BTHK"), write_input()}};
     s.forms = {Form::recurrent, Form::chunk};
@@ -33,10 +34,10 @@ struct Kda : FastWeightOperation<Kda>, DeltaChunk<Kda> {
   // The delta rule's adjoint gives d_r and d_D; then, row i of D being α_i times row i of S',
   //   d_k_i -= α_i (S' d_r)_i     d_α_i += <d_D_i, S'_i>     d_S' = diag(α) d_D
   template <class Real>
-  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev,
-                           const Real*, const Real* r, Real* d_S, const Fields<Real>& d_x) {
-    const Real* d_r = delta_write_adjoint(c, x[k], x[k], *x[beta], r, d_S, d_x[k], d_x[v],
-                                          *d_x[beta]);
+  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev, const Real*,
+                           const Real* r, Real* d_S, const Fields<Real>& d_x) {
+    const Real* d_r =
+        delta_write_adjoint(c, x[k], x[k], *x[beta], r, d_S, d_x[k], d_x[v], *d_x[beta]);
     Real* read = c.arena->zeros(c.K);
     la::gemv_add(c.K, c.V, S_prev, d_r, read);
     for (std::int64_t i = 0; i < c.K; ++i) {
@@ -49,7 +50,8 @@ struct Kda : FastWeightOperation<Kda>, DeltaChunk<Kda> {
   // A = (I - β k k^T) diag(α)
   template <class Real>
   static void transition(Context<Real>& c, const Fields<Real>& x, Real* A) {
-    delta_transition(c, x[k], x[k], *x[beta], [&](std::int64_t i) { return x[alpha][i]; }, A);
+    delta_transition(
+        c, x[k], x[k], *x[beta], [&](std::int64_t i) { return x[alpha][i]; }, A);
   }
 };
 

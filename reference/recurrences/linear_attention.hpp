@@ -11,7 +11,9 @@ struct LinearAttention : FastWeightOperation<LinearAttention> {
   enum Input { k, v };
 
   static UpdateSpec spec() {
-    return {"linear_attention", "linear attention, S = S' + k v^T", "[MoM v4, Eq. 2]",
+    return {"linear_attention",
+            "linear attention, S = S' + k v^T",
+            "[MoM v4, Eq. 2]",
             {key_input(), value_input()}};
   }
 

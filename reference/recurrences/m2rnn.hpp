@@ -108,8 +108,7 @@ struct M2rnn : StepOperation<M2rnn> {
         {"w_residual", "NV", Role::param, "direct path from v to y", {}, true},
         {"h0", "BNKV", Role::state, "initial state H_0", {}, true},
     };
-    s.outputs = {{"y", "BTNV", "read-out"},
-                 {"h_final", "BNKV", "state after the last step", true}};
+    s.outputs = {{"y", "BTNV", "read-out"}, {"h_final", "BNKV", "state after the last step", true}};
     s.options = {{"state_grad_clip", OptionType::real, std::nullopt,
                   "clamp of the state's cotangent at every step (not a gradient any more)", 0.0,
                   kInf}};

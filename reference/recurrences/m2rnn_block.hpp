@@ -19,7 +19,21 @@ namespace assay {
 
 struct M2rnnBlock : StepOperation<M2rnnBlock> {
   enum Input {
-    x, w_q, w_k, w_v, w_f, w_g, conv_q, conv_k, conv_v, a, b, w, w_residual, norm_weight, w_o
+    x,
+    w_q,
+    w_k,
+    w_v,
+    w_f,
+    w_g,
+    conv_q,
+    conv_k,
+    conv_v,
+    a,
+    b,
+    w,
+    w_residual,
+    norm_weight,
+    w_o
   };
 
   static Schema schema(const Case*) {
@@ -140,7 +154,8 @@ struct M2rnnBlock : StepOperation<M2rnnBlock> {
   template <class Real>
   static std::int64_t saved_size(const Context<Real>& c) {
     const Plan p = plan(c);
-    return p.all_projected() + 2 * p.all_channels() + 2 * p.N + p.Ng * p.V + 3 * p.N * p.V + p.N * p.K * p.V + 1;
+    return p.all_projected() + 2 * p.all_channels() + 2 * p.N + p.Ng * p.V + 3 * p.N * p.V +
+           p.N * p.K * p.V + 1;
   }
 
   template <class Real>

@@ -16,9 +16,12 @@ struct Mdn : FastWeightOperation<Mdn>, MdnChunk<Mdn> {
 
   static UpdateSpec spec() {
     UpdateSpec s{
-        "mdn", "Momentum DeltaNet, M = mu M' - eta k (v - alpha S'^T k)^T; S = alpha S' - beta M",
+        "mdn",
+        "Momentum DeltaNet, M = mu M' - eta k (v - alpha S'^T k)^T; S = alpha S' - beta M",
         "[MDN v1, Eqs. 3-5]",
-        {key_input(), value_input(), decay_input("BTH"),
+        {key_input(),
+         value_input(),
+         decay_input("BTH"),
          {"mu", "BTH", Role::token, "decay of the momentum", {0, 1}, false, 0, "log_mu"},
          write_input(),
          {"eta", "BTH", Role::token, "scale of the residual (default 1)", {0, 2}, true, 1}}};

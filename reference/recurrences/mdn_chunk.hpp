@@ -81,7 +81,8 @@ MdnCoefficients<Real> mdn_coefficients_log(std::int64_t n, const Real* alpha, co
   std::vector<Real> A(n), U(n), l(n);
   for (std::int64_t i = 0; i < n; ++i) {
     if (fn::is_zero(alpha[i]) || fn::is_zero(beta[i]) || fn::is_zero(mu[i])) {
-      throw InputError("form chunk_log takes the logarithm of alpha, mu and beta; one of them is 0");
+      throw InputError(
+          "form chunk_log takes the logarithm of alpha, mu and beta; one of them is 0");
     }
     A[i] = fn::log(alpha[i]);
     U[i] = fn::log(mu[i]);
@@ -122,8 +123,8 @@ struct MdnChunkInputs {
 
 /// (P K̂^T) ∘ Γ⁻, strictly lower [n,n].
 template <class Real>
-std::vector<Real> mdn_residual_matrix(const MdnCoefficients<Real>& c, std::int64_t K,
-                                      const Real* p, const Real* k_hat) {
+std::vector<Real> mdn_residual_matrix(const MdnCoefficients<Real>& c, std::int64_t K, const Real* p,
+                                      const Real* k_hat) {
   std::vector<Real> L(c.n * c.n);
   for (std::int64_t i = 0; i < c.n; ++i) {
     for (std::int64_t j = 0; j < i; ++j) {
@@ -180,8 +181,8 @@ void mdn_chunk_read(const MdnChunkInputs<Real>& x, const MdnCoefficients<Real>& 
 
 /// S_n and M_n [K,V] together from their old values S_0, M_0, in place.
 template <class Real>
-void mdn_chunk_advance(const MdnChunkInputs<Real>& x, const MdnCoefficients<Real>& c,
-                       const Real* R, Real* S, Real* M) {
+void mdn_chunk_advance(const MdnChunkInputs<Real>& x, const MdnCoefficients<Real>& c, const Real* R,
+                       Real* S, Real* M) {
   const std::int64_t n = x.n, K = x.K, V = x.V;
   const auto [k_hat, p] = x.keys();
   std::vector<Real> t(K);
@@ -342,10 +343,17 @@ void mdn_chunk_backward(const MdnChunkInputs<Real>& x, const MdnCoefficients<Rea
 template <class U>
 struct MdnChunk {
   template <class Real>
-  static MdnChunkInputs<Real> inputs(const Context<Real>& c, const Block<Real>& x,
-                                     std::int64_t n) {
-    return {n,  c.K, c.V, x(0), x(1 + U::k), x(1 + U::v), x(1 + U::alpha), x(1 + U::mu),
-            x(1 + U::beta), x(1 + U::eta)};
+  static MdnChunkInputs<Real> inputs(const Context<Real>& c, const Block<Real>& x, std::int64_t n) {
+    return {n,
+            c.K,
+            c.V,
+            x(0),
+            x(1 + U::k),
+            x(1 + U::v),
+            x(1 + U::alpha),
+            x(1 + U::mu),
+            x(1 + U::beta),
+            x(1 + U::eta)};
   }
   template <class Real>
   static MdnCoefficients<Real> coefficients(const Context<Real>& c, const MdnChunkInputs<Real>& x) {

@@ -64,7 +64,8 @@ struct MdnGates : StepOperation<MdnGates> {
     *out(eta) = eta_t;
     *out(beta) = fn::sigmoid(*in(x_beta)) * X / (Real(1) + X);
     *out(log_alpha) = decay_exponent(*in(x_alpha), *in(a_alpha), *in(b_alpha)) - fn::log1p(X);
-    *out(log_mu) = fn::max(decay_exponent(*in(x_mu), *in(a_mu), *in(b_mu)), option(c, "log_mu_min"));
+    *out(log_mu) =
+        fn::max(decay_exponent(*in(x_mu), *in(a_mu), *in(b_mu)), option(c, "log_mu_min"));
   }
 
   // d_X = -d_logα / (1+X) + d_β σ(x_β) / (1+X)²     d_η <- d_η + 2 s² η d_X

@@ -252,7 +252,8 @@ class MomRecurrence : public Recurrence<Real> {
                  const std::vector<Real>& tape, const Block<Real>& d_x) const override {
     if (!normalise_) return;
     std::vector<Real*> d_rows;
-    walk_keys(c, d_x, x, steps, [&](Real* row, std::int64_t, const char*) { d_rows.push_back(row); });
+    walk_keys(c, d_x, x, steps,
+              [&](Real* row, std::int64_t, const char*) { d_rows.push_back(row); });
     std::size_t at = 0, index = 0;
     walk_keys(c, x, steps, [&](Real* row, std::int64_t rows, const char*) {
       l2norm_rows_adjoint(rows, c.K, row, tape.data() + at, d_rows[index++]);

@@ -59,7 +59,8 @@ class MomAuxLossMap final : public WholeMap<Real> {
       w.weight.push_back(0);
       if (w.rows == 0) continue;
       const Real rows = static_cast<int>(w.rows);
-      w.weight[m] = Real(static_cast<int>(w.M * count[m])) / (rows * rows * Real(static_cast<int>(k)));
+      w.weight[m] =
+          Real(static_cast<int>(w.M * count[m])) / (rows * rows * Real(static_cast<int>(k)));
     }
     return w;
   }
@@ -67,8 +68,8 @@ class MomAuxLossMap final : public WholeMap<Real> {
 
 struct MomAuxLoss {
   static Schema schema(const Case*) {
-    Schema s = routing_schema("mom_aux_loss", "load-balancing loss of the MoM router",
-                              "[MoM v4, App. H]");
+    Schema s =
+        routing_schema("mom_aux_loss", "load-balancing loss of the MoM router", "[MoM v4, App. H]");
     s.outputs = {{"loss", "", "load-balancing loss"}};
     return s;
   }

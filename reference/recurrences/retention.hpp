@@ -11,9 +11,10 @@ struct Retention : FastWeightOperation<Retention> {
   enum Input { k, v, gamma };
 
   static UpdateSpec spec() {
-    return {"retention", "RetNet, S = gamma_h S' + k v^T", "[RetNet, Eq. 6]",
-            {key_input(), value_input(),
-             {"gamma", "H", Role::param, "decay of the head", {0, 1}}}};
+    return {"retention",
+            "RetNet, S = gamma_h S' + k v^T",
+            "[RetNet, Eq. 6]",
+            {key_input(), value_input(), {"gamma", "H", Role::param, "decay of the head", {0, 1}}}};
   }
 
   template <class Real>
@@ -28,8 +29,8 @@ struct Retention : FastWeightOperation<Retention> {
 
   // d_γ = Σ_t <d_S_t, S_{t-1}>
   template <class Real>
-  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev,
-                           const Real*, const Real*, Real* d_S, const Fields<Real>& d_x) {
+  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev, const Real*,
+                           const Real*, Real* d_S, const Fields<Real>& d_x) {
     scalar_decay_adjoint(c, *x[gamma], x[k], x[v], S_prev, d_S, *d_x[gamma], d_x[k], d_x[v]);
   }
 

@@ -1,7 +1,8 @@
 // RMSNorm.   [M2RNN v2, App. C, Eqs. 26-33, with eps kept]
 //
 //   s = (Σ_i x_i² / d + eps)^{-1/2}          y_i = s x_i w_i
-//   p_i = w_i d_y_i,  r = Σ_i p_i x_i        d_x_i = s p_i - r s³ x_i / d        d_w_i = s x_i d_y_i
+//   p_i = w_i d_y_i,  r = Σ_i p_i x_i        d_x_i = s p_i - r s³ x_i / d        d_w_i = s x_i
+//   d_y_i
 #pragma once
 
 #include "reference/recurrences/step_recurrence.hpp"

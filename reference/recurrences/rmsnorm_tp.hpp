@@ -58,8 +58,7 @@ struct RmsnormTp : StepOperation<RmsnormTp> {
     }
     for (std::int64_t shard = 0; shard < P; ++shard) {
       const std::int64_t at = shard * D;
-      rms_backward(D, P * D, in(x) + at, in(weight) + at, *s, reduced, d_out(0) + at,
-                   d_in(x) + at);
+      rms_backward(D, P * D, in(x) + at, in(weight) + at, *s, reduced, d_out(0) + at, d_in(x) + at);
     }
   }
 };

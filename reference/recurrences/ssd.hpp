@@ -11,7 +11,9 @@ struct Ssd : FastWeightOperation<Ssd> {
   enum Input { k, v, alpha };
 
   static UpdateSpec spec() {
-    UpdateSpec s{"ssd", "Mamba-2, S = alpha S' + k v^T", "[Mamba-2, Sec. 3]",
+    UpdateSpec s{"ssd",
+                 "Mamba-2, S = alpha S' + k v^T",
+                 "[Mamba-2, Sec. 3]",
                  {key_input(), value_input(), decay_input("BTH")}};
     s.has_skip = true;
     return s;
@@ -29,8 +31,8 @@ struct Ssd : FastWeightOperation<Ssd> {
 
   // d_α = <d_S, S'>
   template <class Real>
-  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev,
-                           const Real*, const Real*, Real* d_S, const Fields<Real>& d_x) {
+  static void adjoint_step(Context<Real>& c, const Fields<Real>& x, const Real* S_prev, const Real*,
+                           const Real*, Real* d_S, const Fields<Real>& d_x) {
     scalar_decay_adjoint(c, *x[alpha], x[k], x[v], S_prev, d_S, *d_x[alpha], d_x[k], d_x[v]);
   }
 

@@ -16,9 +16,8 @@ template <class Real>
 std::vector<std::int64_t> select_top_k(std::int64_t M, std::int64_t k, const Real* logits) {
   std::vector<std::int64_t> order(M);
   for (std::int64_t m = 0; m < M; ++m) order[m] = m;
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return fn::less(logits[b], logits[a]);
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int64_t a, std::int64_t b) { return fn::less(logits[b], logits[a]); });
   order.resize(k);
   return order;
 }

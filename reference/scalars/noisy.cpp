@@ -36,10 +36,8 @@ struct Source {
     random ^= random >> 12;
     random ^= random << 25;
     random ^= random >> 27;
-    const double* signs =
-        detail::kNoiseSigns[(random * 0x2545f4914f6cdd1dULL) >> 40 & 255];
-    const double variance =
-        product * product * (cast_variance + u * u) + u * u * acc.v * acc.v;
+    const double* signs = detail::kNoiseSigns[(random * 0x2545f4914f6cdd1dULL) >> 40 & 255];
+    const double variance = product * product * (cast_variance + u * u) + u * u * acc.v * acc.v;
     const double size = product == 0 ? 0 : kUniform * std::sqrt(variance) + model.tiny;
     for (int i = 0; i < Noisy::kLanes; ++i) {
       acc.d[i] += x * a.d[i] + y * b.d[i] + size * signs[i];

@@ -46,11 +46,11 @@ double truncate_to(Format format, double x);
 // working format. Every combination is a correct way to compute in the formats that it names.
 enum class SumOrder { forward, reversed, pairwise };
 struct Emulation {
-  bool casts = false;              // operands of matrix products are rounded to `operand` first
+  bool casts = false;  // operands of matrix products are rounded to `operand` first
   Format operand = Format::fp32;
   SumOrder order = SumOrder::forward;
-  bool fma = false;                // a product is not rounded before it is added
-  bool truncates = false;          // sums of matrix products are rounded towards zero
+  bool fma = false;        // a product is not rounded before it is added
+  bool truncates = false;  // sums of matrix products are rounded towards zero
 };
 
 namespace detail {
@@ -153,10 +153,12 @@ struct Functions<Rounded> {
   // 24 digits is exact in double; rounding its sum twice, to double and to the format, can differ
   // from a true FMA only within 2^-53 of a tie.)
   static void mul_add(Rounded& acc, Rounded a, Rounded b) {
-    acc = working_emulation().fma ? Rounded::from(acc.value() + a.value() * b.value()) : acc + a * b;
+    acc =
+        working_emulation().fma ? Rounded::from(acc.value() + a.value() * b.value()) : acc + a * b;
   }
   static void mul_sub(Rounded& acc, Rounded a, Rounded b) {
-    acc = working_emulation().fma ? Rounded::from(acc.value() - a.value() * b.value()) : acc - a * b;
+    acc =
+        working_emulation().fma ? Rounded::from(acc.value() - a.value() * b.value()) : acc - a * b;
   }
 };
 

@@ -91,7 +91,8 @@ TEST_CASE("chunk: equals the recurrent form in the prime field at K = 16, V = 8"
   }
 }
 
-TEST_CASE("mdn/solve: the residuals satisfy the shifted system and the recurrence", "[mdn][chunk]") {
+TEST_CASE("mdn/solve: the residuals satisfy the shifted system and the recurrence",
+          "[mdn][chunk]") {
   // n = 3, K = V = 1, so that every quantity can be written down by hand.
   const std::vector<Rational> alpha = {Rational::ratio(1, 2), 0, Rational::ratio(3, 4)};
   const std::vector<Rational> beta = {1, Rational::ratio(1, 4), 2};

@@ -89,8 +89,8 @@ TEST_CASE("engines: exact rationals lie inside the balls", "[engines]") {
 TEST_CASE("engines: the same bits for every number of threads", "[engines]") {
   for (const char* op : {"mdn", "gdn", "m2rnn", "mom"}) {
     GenerateRequest request = small(op, 1);
-    request.shape = std::string(op) == "m2rnn" ? "B=2,T=9,N=4,N.w=1,K=3,V=3"
-                                               : "B=1,T=9,H=2,H.q=1,K=3,V=70";
+    request.shape =
+        std::string(op) == "m2rnn" ? "B=2,T=9,N=4,N.w=1,K=3,V=3" : "B=1,T=9,H=2,H.q=1,K=3,V=70";
     const ValidCase c = make_case(request);
     const PrecisionScope precision(200);
     const auto one = run<Mpfr>(c, {Form::recurrent, true, 1, {}});

@@ -146,7 +146,8 @@ TEST_CASE("mom: one memory, top_k = 1 is its update rule", "[mom][reduction]") {
 
 // Theorem 1 of the M2RNN paper: with f = 0 and q = k = e_1 from a zero state, the first row is the
 // vector RNN and the others stay zero. tanh is a symbol of the prime field, so this is exact.
-TEST_CASE("m2rnn: f = 0, q = k = e1 carries the vector RNN in its first row", "[m2rnn][reduction]") {
+TEST_CASE("m2rnn: f = 0, q = k = e1 carries the vector RNN in its first row",
+          "[m2rnn][reduction]") {
   GenerateRequest request;
   request.op = "rnn";
   request.shape = "B=2,T=5,H=2,D=3";

@@ -14,8 +14,7 @@ namespace assay::testing {
 
 inline ValidCase make_case(const GenerateRequest& request) {
   const Operation& operation = find_operation(request.op);
-  Case data =
-      generate([&](const Case* c) { return operation.schema(c); }, request);
+  Case data = generate([&](const Case* c) { return operation.schema(c); }, request);
   const Schema schema = operation.schema(&data);
   return validate(std::move(data), schema);
 }

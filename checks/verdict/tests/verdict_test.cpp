@@ -103,7 +103,8 @@ TEST_CASE("verdict: on the lattice one unit in the last place is wrong", "[verdi
   const PrecisionModel model = preset_model("fp32");
   for (const char* op : {"gdn", "mdn", "linear_attention", "kda"}) {
     const auto cases = check_cases(find_operation(op), model, 5);
-    const auto exact = std::find_if(cases.begin(), cases.end(), [](const auto& c) { return c.exact; });
+    const auto exact =
+        std::find_if(cases.begin(), cases.end(), [](const auto& c) { return c.exact; });
     CAPTURE(op);
     REQUIRE(exact != cases.end());
     RunResult result = emulate(exact->valid, model);
