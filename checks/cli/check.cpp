@@ -58,6 +58,10 @@ int run_check(const CheckFlags& flags) {
 
   std::optional<ValidCase> given;
   if (!flags.case_file.empty()) given = load_case(flags.case_file, false);
+  if (given && !flags.operations.empty() && flags.operations != std::vector{given->data.op}) {
+    throw InputError(flags.case_file + ": is a case of '" + given->data.op + "', not of '" +
+                     join(flags.operations, ", ") + "'");
+  }
   const bool inferred = flags.model.empty();
   PrecisionModel model = !inferred ? load_model(flags.model)
                          : given   ? infer_model(given->data)

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -50,6 +51,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   assay::catch_interrupts();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is then an error of the write
   assay::register_emulated_candidates();
   int code = kUndecided;
   try {

@@ -47,25 +47,29 @@ struct Element {
   std::string adjoint = {}, difference = {};
 };
 
-/// A few elements of every tensor first, then at random.
+/// One element of every tensor after the other, a few times round, then at random.
 std::vector<Element> draw_elements(const CheckTask& task, const std::vector<std::string>& names,
                                    std::int64_t wanted) {
-  std::vector<std::vector<Element>> parts;
-  std::vector<Element> rest, sample;
   Stream random = task.stream("G3 sample");
+  const auto shuffle = [&](auto& list) {
+    for (std::size_t i = list.size(); i > 1; --i) {
+      std::swap(list[i - 1], list[random.below(static_cast<std::int64_t>(i))]);
+    }
+  };
+  const std::size_t rounds = wanted / (2 * names.size()) + 1;
+  std::vector<std::vector<Element>> by_round(rounds);
+  std::vector<Element> rest;
   for (const std::string& name : names) {
-    const auto n = static_cast<std::int64_t>(task.c.data.tensors.at(name).values.size());
-    std::vector<std::int64_t> order(n);
+    std::vector<std::int64_t> order(task.c.data.tensors.at(name).values.size());
     std::iota(order.begin(), order.end(), 0);
-    for (std::int64_t i = n; i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
-    const std::int64_t share = wanted / (2 * static_cast<std::int64_t>(names.size())) + 1;
-    for (std::int64_t i = 0; i < n; ++i) {
-      (i < share ? sample : rest).push_back({&name, order[i]});
+    shuffle(order);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      (i < rounds ? by_round[i] : rest).push_back({&name, order[i]});
     }
   }
-  for (std::size_t i = rest.size(); i > 1; --i) {
-    std::swap(rest[i - 1], rest[random.below(static_cast<std::int64_t>(i))]);
-  }
+  shuffle(rest);
+  std::vector<Element> sample;
+  for (const auto& round : by_round) sample.insert(sample.end(), round.begin(), round.end());
   sample.insert(sample.end(), rest.begin(), rest.end());
   if (static_cast<std::int64_t>(sample.size()) > wanted) sample.resize(wanted);
   return sample;
@@ -200,7 +204,7 @@ class Run {
     parallel_for(workers, workers, [&](std::int64_t worker) {
       Probe probe(units, loss_.point());
       for (std::size_t i = next++; i < open.size(); i = next++) {
-        if (i >= kFewest && task_.out_of_time()) break;
+        if (i >= names_.size() && task_.out_of_time()) break;
         Element& e = *open[i];
         const Ball& adjoint = g.at(*e.tensor).data[e.index];
         visit(probe, e, adjoint, size, attempt);

@@ -24,6 +24,20 @@ NoiseModel noise_model(const PrecisionModel& m) {
   return n;
 }
 
+/// Half the distance between subnormal numbers of the format.
+double smallest_spacing(NumberFormat format) {
+  switch (format) {
+    case NumberFormat::fp64:
+      return 0x1p-1074;
+    case NumberFormat::fp16:
+      return 0x1p-25;
+    case NumberFormat::bf16:
+      return 0x1p-134;
+    default:
+      return 0x1p-150;
+  }
+}
+
 template <class Real, class Take>
 void for_each_tensor(const Result<Real>& result, Take take) {
   for (const auto& [name, tensor] : result.outputs) take(name, tensor);
@@ -114,7 +128,14 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
   std::uint64_t random = request.seed * 0x9e3779b97f4a7c15ULL + 12345;
   for (auto& [name, e] : expectation) {
     for (std::size_t i = 0; i < e.sigma.size(); ++i) {
-      const double out = u_out * std::fabs(e.truth[i]) / std::sqrt(3.0);
+      // Below the normal range the spacing is absolute; beyond the largest number the rounded
+      // truth is infinite, and so may be the candidate's.
+      const double spacing =
+          std::max(u_out * std::fabs(e.truth[i]), smallest_spacing(model.output));
+      const double out = e.truth[i] == 0 ? 0 : spacing / std::sqrt(3.0);
+      if (std::isinf(round_to(model.output, e.truth[i]))) {
+        e.truth[i] = round_to(model.output, e.truth[i]);
+      }
       e.sigma[i] = std::hypot(e.sigma[i], out);
       for (std::vector<float>& lane : e.lanes) {
         random ^= random >> 12, random ^= random << 25, random ^= random >> 27;

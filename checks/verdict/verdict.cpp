@@ -278,7 +278,7 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
         fmt::format("{} is off by {:.3g} standard deviations of what {} arithmetic does, at {}",
                     worst->name, worst->stats.max_z, model.name, worst->where);
   }
-  if (request.diagnose && !request.exact) {
+  if (request.diagnose && !request.exact && finite) {
     explain(c, model, expectation, error, request, chunk, verdict);
     if (verdict.kind == VerdictKind::pass && !verdict.filters.empty()) {
       verdict.kind = VerdictKind::inconsistent;

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -103,14 +104,23 @@ void write_file_atomic(const std::string& path, std::string_view bytes) {
   if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
     fail(path, "is a directory, cannot be written as a file");
   }
-  std::string temporary = path + ".XXXXXX";
+  // A rename would replace a device, a pipe or a link by a file.
+  if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    fail(path, "is not a regular file, cannot be replaced");
+  }
+  std::string target = path;
+  if (char* resolved = ::realpath(path.c_str(), nullptr)) {
+    target = resolved;
+    std::free(resolved);
+  }
+  std::string temporary = target + ".XXXXXX";
   Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (file.get() < 0) fail(path, "cannot be written: " + last_error());
   // mkostemp makes the file private; give it the permissions any new file would get.
   const mode_t mask = ::umask(0);
   ::umask(mask);
   const bool written = write_all(file.get(), bytes) && ::fchmod(file.get(), 0666 & ~mask) == 0 &&
-                       file.close() && std::rename(temporary.c_str(), path.c_str()) == 0;
+                       file.close() && std::rename(temporary.c_str(), target.c_str()) == 0;
   if (!written) {
     const std::string reason = last_error();
     ::unlink(temporary.c_str());

@@ -33,9 +33,14 @@ Text text_of(const Mpfr& x, int digits) {
   return {decimal_text(raw(x), digits), mpfr_get_d(raw(x), MPFR_RNDN)};
 }
 
-Mpfr midpoint(const Ball& x) {
+// Arb's exponents are unbounded, MPFR's are not.
+Mpfr midpoint(const Ball& x, const std::string& where) {
   Mpfr m;
   arf_get_mpfr(m.backend().data(), arb_midref(x.raw()), MPFR_RNDN);
+  if (!mpfr_number_p(raw(m)) || (mpfr_zero_p(raw(m)) && !arb_is_zero(x.raw()))) {
+    throw std::runtime_error("undecided: the magnitude of " + where +
+                             " is beyond 2^(2^62), which cannot be printed");
+  }
   return m;
 }
 
@@ -47,6 +52,7 @@ Mpfr nearest(const Rational& x) {
 
 /// What a pass over all tensors found.
 struct Outcome {
+  bool zeros_by_bound = true;  // may what is far below its tensor be printed as 0?
   bool certain = true;
   long missing_bits = 0;   // of the worst element
   bool undecided = false;  // some element is not even known to differ from 0
@@ -99,13 +105,14 @@ void certify_tensor(const std::string& name, const Tensor<Ball>& tensor, int dig
       continue;
     }
     const long missing = finite ? bits_for(digits) - x.accuracy_bits() : 0;
-    if (finite && missing <= 0) {
-      const Text text = text_of(midpoint(x), digits);
+    if (finite && missing <= 0 && !x.contains_zero()) {
+      const Text text = text_of(midpoint(x, name + index_text(tensor.shape, i)), digits);
       out.values.push_back(text.decimal);
       out.nearest.push_back(text.nearest);
       continue;
     }
-    if (finite && x.contains_zero() && radius_log2(x) < largest - zero_bits(digits)) {
+    if (outcome.zeros_by_bound && finite && x.contains_zero() &&
+        radius_log2(x) < largest - zero_bits(digits)) {
       if (zeros++ == 0) first_zero = i;
       bound = std::max(bound, magnitude_log2(x));
       out.values.push_back("0");
@@ -127,8 +134,10 @@ void certify_tensor(const std::string& name, const Tensor<Ball>& tensor, int dig
 }
 
 // Judges one evaluation; fills `evaluation` only when everything is certain.
-Outcome certify(const Result<Ball>& result, int digits, Evaluation& evaluation) {
+Outcome certify(const Result<Ball>& result, int digits, Evaluation& evaluation,
+                bool zeros_by_bound = true) {
   Outcome outcome;
+  outcome.zeros_by_bound = zeros_by_bound;
   std::map<std::string, DecimalTensor> outputs, gradients;
   double scale = -1e300;
   for (const auto* tensors : {&result.outputs, &result.gradients}) {
@@ -215,6 +224,7 @@ void evaluate_mpfr(const ValidCase& c, const EvalRequest& request, Evaluation& e
         for (const Mpfr& x : t.data) scale = std::max<Mpfr>(scale, abs(x));
       }
     }
+    std::int64_t zeros = 0;
     const auto compare = [&](const std::string& name, const Tensor<Mpfr>& a, const Tensor<Mpfr>& b,
                              DecimalTensor& out) {
       out = DecimalTensor{b.shape, {}, {}};
@@ -228,7 +238,8 @@ void evaluate_mpfr(const ValidCase& c, const EvalRequest& request, Evaluation& e
         const bool zero = abs(y) <= negligible;
         const bool same = abs(x - y) <= ldexp(abs(y), static_cast<int>(-agree));
         if (!zero && !same && where.empty()) where = name + index_text(b.shape, i);
-        const Text text = zero ? Text{"0", 0.0} : text_of(y, request.digits);
+        const Text text = zero && !same ? Text{"0", 0.0} : text_of(y, request.digits);
+        if (zero && !same) ++zeros;
         out.values.push_back(text.decimal);
         out.nearest.push_back(text.nearest);
       }
@@ -240,6 +251,13 @@ void evaluate_mpfr(const ValidCase& c, const EvalRequest& request, Evaluation& e
       compare("d_" + name, coarse.gradients.at(name), t, evaluation.gradients["d_" + name]);
     }
     evaluation.bits = 2 * bits;
+    if (where.empty() && zeros > 0) {
+      evaluation.notes.push_back(
+          std::to_string(zeros) +
+          " value(s) on which the two precisions do not agree are printed as 0: "
+          "they are below 2^-" +
+          std::to_string(zero_bits(request.digits)) + " of the largest value of their tensor");
+    }
     if (where.empty()) return;
     if (2 * bits >= kMostBits) give_up(where, request.digits, 2 * bits);
     coarse = fine;
@@ -285,7 +303,7 @@ void evaluate_dd(const ValidCase& c, const EvalRequest& request, Evaluation& eva
     return balls;
   };
   const Result<Ball> balls{as_balls(result.outputs), as_balls(result.gradients)};
-  const Outcome outcome = certify(balls, request.digits, evaluation);
+  const Outcome outcome = certify(balls, request.digits, evaluation, false);
   evaluation.bits = 106;
   if (outcome.certain) return;
   const long have = bits_for(request.digits) - outcome.missing_bits;
