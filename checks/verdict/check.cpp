@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "checks/candidate/hygiene.hpp"
+
 namespace assay {
 namespace {
 
@@ -11,19 +13,27 @@ double now() {
   return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
 }
 
-bool same_bits(const std::map<std::string, Tensor<double>>& a,
-               const std::map<std::string, Tensor<double>>& b, std::string& where) {
-  for (const auto& [name, tensor] : a) {
-    const auto found = b.find(name);
-    if (found == b.end() || found->second.shape != tensor.shape) continue;
-    for (std::int64_t i = 0; i < tensor.size(); ++i) {
-      const double x = tensor.data[i], y = found->second.data[i];
-      if (x == y || (x != x && y != y)) continue;
-      where = name + index_text(tensor.shape, i);
-      return false;
-    }
+// What only several calls show; the candidate is not told which is which. A strided call whose bits
+// differ is judged like any other.
+void look_for_dirty_hands(Candidate& candidate, const ValidCase& c, const PrecisionModel& model,
+                          bool gradients, const JudgeRequest& judging, RunResult& result,
+                          std::vector<std::string>& notes) {
+  const HygieneReport report = examine_hygiene(candidate, c, gradients, model.atomics);
+  result.hygiene.insert(result.hygiene.end(), report.findings.begin(), report.findings.end());
+  notes.insert(notes.end(), report.notes.begin(), report.notes.end());
+  if (report.broken && report.broken->status != RunStatus::unsupported) {
+    result.status = report.broken->status;
+    result.detail = "in a repeated call: " + report.broken->detail;
+    return;
   }
-  return true;
+  if (!report.strided || report.strided->status != RunStatus::ran) return;
+  if (first_difference(result, *report.strided).empty()) return;
+  JudgeRequest quick = judging;
+  quick.diagnose = false;
+  const Verdict strided = judge(c, model, *report.strided, quick);
+  if (is_finding(strided.kind)) {
+    result.hygiene.push_back({"wrong with strided inputs", "", strided.sentence});
+  }
 }
 
 }  // namespace
@@ -40,22 +50,25 @@ bool CheckReport::nothing_ran() const {
 
 Verdict check_case(Candidate& candidate, const CheckCase& c, const PrecisionModel& model,
                    const CheckRequest& request) {
-  const bool gradients = request.gradients && candidate.info().has_backward;
+  bool gradients = request.gradients && candidate.info().has_backward;
   RunResult result = candidate.run(c.valid, gradients);
-  if (result.status == RunStatus::ran) {
-    const RunResult again = candidate.run(c.valid, gradients);
-    std::string where;
-    if (again.status == RunStatus::ran && (!same_bits(result.outputs, again.outputs, where) ||
-                                           !same_bits(result.gradients, again.gradients, where))) {
-      result.hygiene.push_back({"nondeterministic", where, "differs between two runs of one case"});
-    }
+  std::vector<std::string> notes;
+  if (result.status == RunStatus::ran && gradients && result.gradients.empty() &&
+      result.detail.rfind("forward only", 0) == 0) {
+    gradients = false;
+    notes.push_back(result.detail);
   }
   JudgeRequest judging;
   judging.gradients = gradients;
   judging.threads = request.threads;
   judging.seed = request.seed;
   judging.exact = c.exact;
+  if (result.status == RunStatus::ran) {
+    look_for_dirty_hands(candidate, c.valid, model, gradients, judging, result, notes);
+  }
   Verdict verdict = judge(c.valid, model, result, judging);
+  verdict.notes.insert(verdict.notes.end(), notes.begin(), notes.end());
+  verdict.gradients_judged = gradients;
   verdict.case_line += " (" + c.why + ")";
   return verdict;
 }

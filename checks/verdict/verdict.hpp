@@ -47,6 +47,7 @@ struct Verdict {
   std::vector<std::string> notes;  // weak sentinels and the like
   std::string replay;              // command line
   double seconds = 0;              // of the candidate
+  bool gradients_judged = true;    // false: the candidate computes none, or they were not asked for
 };
 
 struct JudgeRequest {

@@ -166,8 +166,8 @@ int main(int argc, char** argv) {
   const int digits = argc > 1 ? std::atoi(argv[1]) : 50;
   const PrecisionScope precision(static_cast<long>(digits * 3.3219281) + 2);
   const std::vector<Workload> workloads = {
-      {"mdn", "B=1,T=64,H=2,K=64,V=64", 64.0 * 2 * 64 * 64, 4, 2, false},
-      {"gdn", "B=1,T=64,H=2,K=64,V=64", 64.0 * 2 * 64 * 64, 3, 1, false},
+      {"mdn", "B=1,T=256,H=2,K=64,V=64", 256.0 * 2 * 64 * 64, 4, 2, false},
+      {"gdn", "B=1,T=256,H=2,K=64,V=64", 256.0 * 2 * 64 * 64, 3, 1, false},
       {"m2rnn", "B=1,T=32,N=2,K=64,V=64", 32.0 * 2 * 64 * 64, 64 + 3, 1, true},
   };
   const double mpfr = raw_mpfr_multiply_add(), dot = raw_arb_dot();

@@ -1,4 +1,4 @@
-// Comba: the delta rule reads with a key p of its own.   [Comba, Eq. 6]
+// Comba: the delta rule reads with a key p of its own.   [Comba]
 //
 //   D_t = α_t S_{t-1}          S_t = D_t + β_t k_t (v_t - D_t^T p_t)^T
 #pragma once
@@ -14,7 +14,7 @@ struct Comba : FastWeightOperation<Comba>, DeltaChunk<Comba> {
   static UpdateSpec spec() {
     UpdateSpec s{"comba",
                  "Comba, D = alpha S'; S = D + beta k (v - D^T p)^T",
-                 "[Comba, Eq. 6]",
+                 "[Comba]",
                  {key_input(),
                   value_input(),
                   {"p", "BTHK", Role::token, "read key of the residual", {}},

@@ -1,4 +1,4 @@
-// DeltaNet.   [DeltaNet, Eq. 5]
+// DeltaNet.   [DeltaNet]
 //
 //   r_t = v_t - S_{t-1}^T k_t          S_t = S_{t-1} + β_t k_t r_t^T
 #pragma once
@@ -14,7 +14,7 @@ struct Delta : FastWeightOperation<Delta>, DeltaChunk<Delta> {
   static UpdateSpec spec() {
     UpdateSpec s{"delta",
                  "DeltaNet, S = S' + beta k (v - S'^T k)^T",
-                 "[DeltaNet, Eq. 5]",
+                 "[DeltaNet]",
                  {key_input(), value_input(), write_input()}};
     s.forms = {Form::recurrent, Form::chunk};
     return s;

@@ -1,4 +1,4 @@
-// Gated DeltaProduct: J Householder-like factors per token.   [DeltaProduct, Eq. 5]
+// Gated DeltaProduct: J Householder-like factors per token.   [DeltaProduct]
 //
 //   D_0 = α_t S_{t-1}
 //   D_j = D_{j-1} + β_j k_j (v_j - D_{j-1}^T k_j)^T,  j = 1..J          S_t = D_J
@@ -14,7 +14,7 @@ struct GatedDeltaProduct : FastWeightOperation<GatedDeltaProduct> {
   static UpdateSpec spec() {
     return {"gated_delta_product",
             "Gated DeltaProduct, D = alpha S'; J times D += beta_j k_j (v_j - D^T k_j)^T",
-            "[DeltaProduct, Eq. 5]",
+            "[DeltaProduct]",
             {{"k", "BTJHK", Role::token, "keys of the J factors", {}},
              {"v", "BTJHV", Role::token, "values of the J factors", {}},
              {"beta", "BTJH", Role::token, "write strengths", {0, 2}},

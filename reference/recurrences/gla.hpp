@@ -1,4 +1,4 @@
-// Gated linear attention: a decay per key channel.   [GLA, Eq. 3]
+// Gated linear attention: a decay per key channel.   [GLA]
 //
 //   S_t = diag(α_t) S_{t-1} + k_t v_t^T
 #pragma once
@@ -13,7 +13,7 @@ struct Gla : FastWeightOperation<Gla> {
   static UpdateSpec spec() {
     return {"gla",
             "gated linear attention, S = diag(alpha) S' + k v^T",
-            "[GLA, Eq. 3]",
+            "[GLA]",
             {key_input(), value_input(), decay_input("BTHK")}};
   }
 

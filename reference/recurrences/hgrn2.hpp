@@ -1,4 +1,4 @@
-// HGRN2: the forget gate and its complement take the place of the key.   [HGRN2, Eq. 5]
+// HGRN2: the forget gate and its complement take the place of the key.   [HGRN2]
 //
 //   S_t = diag(f_t) S_{t-1} + (1 - f_t) v_t^T
 #pragma once
@@ -13,7 +13,7 @@ struct Hgrn2 : FastWeightOperation<Hgrn2> {
   static UpdateSpec spec() {
     return {"hgrn2",
             "HGRN2, S = diag(f) S' + (1-f) v^T",
-            "[HGRN2, Eq. 5]",
+            "[HGRN2]",
             {value_input(), {"f", "BTHK", Role::token, "forget gate", {0, 1}}}};
   }
 

@@ -1,4 +1,4 @@
-// Kimi delta attention: Gated DeltaNet with a decay per key channel.   [Kimi Linear, Eq. 1]
+// Kimi delta attention: Gated DeltaNet with a decay per key channel.   [Kimi Linear]
 //
 //   D_t = diag(α_t) S_{t-1}          S_t = D_t + β_t k_t (v_t - D_t^T k_t)^T
 #pragma once
@@ -14,7 +14,7 @@ struct Kda : FastWeightOperation<Kda>, DeltaChunk<Kda> {
   static UpdateSpec spec() {
     UpdateSpec s{"kda",
                  "Kimi delta attention, D = diag(alpha) S'; S = D + beta k (v - D^T k)^T",
-                 "[Kimi Linear, Eq. 1]",
+                 "[Kimi Linear]",
                  {key_input(), value_input(), decay_input("BTHK"), write_input()}};
     s.forms = {Form::recurrent, Form::chunk};
     return s;

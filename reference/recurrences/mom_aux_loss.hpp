@@ -1,4 +1,4 @@
-// Load-balancing loss of the router.   [MoM v4, App. H, after Switch Transformer]
+// Load-balancing loss of the router.   [MoM v4, Sec. 4.2.7, after Switch Transformer]
 //
 //   loss = M Σ_m fraction_m mean_m
 //   fraction_m = selections of m / all selections (locally constant)
@@ -68,8 +68,8 @@ class MomAuxLossMap final : public WholeMap<Real> {
 
 struct MomAuxLoss {
   static Schema schema(const Case*) {
-    Schema s =
-        routing_schema("mom_aux_loss", "load-balancing loss of the MoM router", "[MoM v4, App. H]");
+    Schema s = routing_schema("mom_aux_loss", "load-balancing loss of the MoM router",
+                              "[MoM v4, Sec. 4.2.7]");
     s.outputs = {{"loss", "", "load-balancing loss"}};
     return s;
   }

@@ -1,4 +1,4 @@
-// Retention (RetNet): a fixed decay per head.   [RetNet, Eq. 6]
+// Retention (RetNet): a fixed decay per head.   [RetNet]
 //
 //   S_t = γ_h S_{t-1} + k_t v_t^T
 #pragma once
@@ -13,7 +13,7 @@ struct Retention : FastWeightOperation<Retention> {
   static UpdateSpec spec() {
     return {"retention",
             "RetNet, S = gamma_h S' + k v^T",
-            "[RetNet, Eq. 6]",
+            "[RetNet]",
             {key_input(), value_input(), {"gamma", "H", Role::param, "decay of the head", {0, 1}}}};
   }
 

@@ -1,5 +1,5 @@
 // SSD (Mamba-2): a scalar decay per step; v is Δ x of the paper, q and k are its C and B.
-//                                                                     [Mamba-2, Sec. 3]
+//                                                                     [Mamba-2]
 //   S_t = α_t S_{t-1} + k_t v_t^T          o_t = scale S_t^T q_t + skip_h v_t
 #pragma once
 
@@ -13,7 +13,7 @@ struct Ssd : FastWeightOperation<Ssd> {
   static UpdateSpec spec() {
     UpdateSpec s{"ssd",
                  "Mamba-2, S = alpha S' + k v^T",
-                 "[Mamba-2, Sec. 3]",
+                 "[Mamba-2]",
                  {key_input(), value_input(), decay_input("BTH")}};
     s.has_skip = true;
     return s;
