@@ -250,9 +250,8 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
   verdict.tensors.reserve(expectation.size());
   for (const auto& [name, e] : expectation) {
     const std::vector<double>& values = *values_of(result, name);
-    TensorVerdict t{name, e.shape, statistics(e, values), "", 0};
+    TensorVerdict t{name, e.shape, statistics(e, values), ""};
     t.where = place(e, t.stats.worst, chunk);
-    t.fitted_unit = t.stats.rms_z / 0.75;
     accepted = accepted && t.stats.accepted();
     finite = finite && t.stats.non_finite == 0;
     std::vector<double>& err = error[name];

@@ -30,8 +30,7 @@ struct TensorVerdict {
   std::string name;
   Shape shape;
   TensorStatistics stats;
-  std::string where;       // of the worst element: "t=63 (t mod 64 = 63), head 1, row 5"
-  double fitted_unit = 0;  // unit roundoff at which rms z would be 0.75, relative to the declared
+  std::string where;  // of the worst element: "t=63 (t mod 64 = 63), head 1, row 5"
 };
 
 struct Verdict {
