@@ -52,6 +52,7 @@ struct CandidateInfo {
   std::vector<std::string> operations;  // empty: not declared
   std::optional<PrecisionModel> model;  // when the candidate declares one
   bool has_backward = true;
+  bool any_case = true;  // false: results of one case, computed elsewhere
 };
 
 /// How the tensors of a call lie in memory.

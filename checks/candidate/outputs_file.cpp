@@ -14,6 +14,7 @@ class OutputsFile : public Candidate {
       info_.operations = {op->second};
     }
     info_.has_backward = false;
+    info_.any_case = false;
     for (const auto& [name, tensor] : file_.tensors) {
       info_.has_backward = info_.has_backward || name.rfind("d_", 0) == 0;
     }

@@ -95,6 +95,10 @@ Json verdict_json(const Verdict& v) {
   for (const HygieneFinding& h : v.hygiene) {
     hygiene.push_back({{"kind", h.kind}, {"tensor", h.tensor}, {"detail", h.detail}});
   }
+  Json properties = Json::array();
+  for (const PropertyFinding& p : v.properties) {
+    properties.push_back({{"property", p.property}, {"tensor", p.tensor}, {"detail", p.detail}});
+  }
   return {{"verdict", verdict_name(v.kind)},
           {"op", v.op},
           {"case", v.case_line},
@@ -104,6 +108,8 @@ Json verdict_json(const Verdict& v) {
           {"filters", filters},
           {"structure", structures},
           {"hygiene", hygiene},
+          {"properties", properties},
+          {"fitted_unit_roundoff", real(v.fitted_unit)},
           {"notes", v.notes},
           {"replay", v.replay},
           {"seconds", v.seconds}};

@@ -56,7 +56,15 @@ std::string verdict_text(const Verdict& v) {
   for (const HygieneFinding& h : v.hygiene) {
     text += fmt::format("  hygiene   {}: {} {}\n", h.kind, h.tensor, h.detail);
   }
+  for (const PropertyFinding& p : v.properties) {
+    text += fmt::format("  property  {}: {} {}\n", p.property, p.tensor, p.detail);
+  }
   for (const std::string& note : v.notes) text += "  note: " + note + "\n";
+  if (v.fitted_unit > 0) {
+    text += fmt::format(
+        "  fitted precision: errors like those of a unit roundoff of 2^{:.1f}, {} declared\n",
+        std::log2(v.fitted_unit), v.declared_unit);
+  }
   if (is_finding(v.kind) && !v.tensors.empty()) text += "  " + other_rules(v) + "\n";
   if (!v.replay.empty()) text += "  replay: " + v.replay + "\n";
   return text;

@@ -66,8 +66,14 @@ Verdict check_case(Candidate& candidate, const CheckCase& c, const PrecisionMode
   if (result.status == RunStatus::ran) {
     look_for_dirty_hands(candidate, c.valid, model, gradients, judging, result, notes);
   }
-  Verdict verdict = judge(c.valid, model, result, judging);
+  Expectation expectation;
+  if (result.status == RunStatus::ran) expectation = expectation_for(c.valid, model, judging);
+  Verdict verdict = judge(c.valid, model, result, judging, expectation);
   verdict.notes.insert(verdict.notes.end(), notes.begin(), notes.end());
+  if (result.status == RunStatus::ran && !c.exact && candidate.info().any_case) {
+    add_properties(examine_properties(candidate, c.valid, model, gradients, result, expectation),
+                   verdict);
+  }
   verdict.gradients_judged = gradients;
   verdict.case_line += " (" + c.why + ")";
   return verdict;

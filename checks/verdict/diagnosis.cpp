@@ -139,14 +139,32 @@ std::vector<Grouping> groupings(const ExpectedTensor& e, std::int64_t chunk) {
   return all;
 }
 
-/// Sums of z over every group, for one error vector.
-std::vector<double> group_sums(const Grouping& g, const std::vector<double>& inverse_sigma,
-                               const auto& error) {
-  std::vector<double> sums(g.count);
+/// Sums of z and of z² over every group, for one error vector.
+struct GroupSums {
+  std::vector<double> z, square;
+};
+
+GroupSums group_sums(const Grouping& g, const std::vector<double>& inverse_sigma,
+                     const auto& error) {
+  GroupSums sums{std::vector<double>(g.count), std::vector<double>(g.count)};
   for (std::size_t i = 0; i < g.group.size(); ++i) {
-    sums[g.group[i]] += static_cast<double>(error[i]) * inverse_sigma[i];
+    const double z = static_cast<double>(error[i]) * inverse_sigma[i];
+    sums.z[g.group[i]] += z;
+    sums.square[g.group[i]] += z * z;
   }
   return sums;
+}
+
+/// How far a sum of squares lies above what the lanes have, in standard errors: Wilson and
+/// Hilferty's cube root of a χ² with the degrees of freedom that mean and variance of the lanes
+/// imply. 0 for groups too small or too correlated to say anything, and below the usual rms.
+double excess(double seen, double mean, double variance) {
+  constexpr double kFewestDegrees = 4, kNoticeable = 1.5;  // the ratio of the rms
+  if (!(mean > 0) || !(variance > 0)) return 0;
+  const double degrees = 2 * mean * mean / variance;
+  if (degrees < kFewestDegrees || seen < kNoticeable * kNoticeable * mean) return 0;
+  const double spread = 2 / (9 * degrees);
+  return (std::cbrt(seen / mean) - (1 - spread)) / std::sqrt(spread);
 }
 
 }  // namespace
@@ -160,16 +178,25 @@ std::vector<StructureFinding> structure(const Expectation& expectation, const Er
       inverse[i] = e.sigma[i] > 0 ? 1 / e.sigma[i] : 0;
     }
     for (const Grouping& g : groupings(e, chunk)) {
-      const std::vector<double> seen = group_sums(g, inverse, error.at(name));
-      std::vector<double> spread(g.count);
+      const GroupSums seen = group_sums(g, inverse, error.at(name));
+      std::vector<double> spread(g.count), mean(g.count), square(g.count);
       for (const std::vector<float>& lane : e.lanes) {
-        const std::vector<double> sums = group_sums(g, inverse, lane);
-        for (std::int64_t i = 0; i < g.count; ++i) spread[i] += sums[i] * sums[i];
+        const GroupSums sums = group_sums(g, inverse, lane);
+        for (std::int64_t i = 0; i < g.count; ++i) {
+          spread[i] += sums.z[i] * sums.z[i];
+          mean[i] += sums.square[i];
+          square[i] += sums.square[i] * sums.square[i];
+        }
       }
+      const double lanes = static_cast<double>(e.lanes.size());
       for (std::int64_t i = 0; i < g.count; ++i) {
-        const double scale = std::sqrt(spread[i] / static_cast<double>(e.lanes.size()));
-        if (!(std::fabs(seen[i]) > kStructureThreshold * scale) || scale == 0) continue;
-        findings.push_back({name, g.axis, i, "mean", std::fabs(seen[i]) / scale});
+        const double scale = std::sqrt(spread[i] / lanes);
+        if (std::fabs(seen.z[i]) > kStructureThreshold * scale && scale > 0) {
+          findings.push_back({name, g.axis, i, "mean", std::fabs(seen.z[i]) / scale});
+        }
+        const double m = mean[i] / lanes;
+        const double beyond = excess(seen.square[i], m, square[i] / lanes - m * m);
+        if (beyond > kStructureThreshold) findings.push_back({name, g.axis, i, "rms", beyond});
       }
     }
   }

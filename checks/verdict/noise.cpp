@@ -132,7 +132,11 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
       // truth is infinite, and so may be the candidate's.
       const double spacing =
           std::max(u_out * std::fabs(e.truth[i]), smallest_spacing(model.output));
-      const double out = e.truth[i] == 0 ? 0 : spacing / std::sqrt(3.0);
+      // What no operation touched is a copy, and exact where the format holds it: an unselected
+      // memory, the state of an empty sequence.
+      const bool copied = e.sigma[i] == 0 && e.truth_error[i] == 0 &&
+                          round_to(model.output, e.truth[i]) == e.truth[i];
+      const double out = copied ? 0 : spacing / std::sqrt(3.0);
       if (std::isinf(round_to(model.output, e.truth[i]))) {
         e.truth[i] = round_to(model.output, e.truth[i]);
       }

@@ -12,6 +12,8 @@ namespace assay {
 /// Acceptance of the scale test. Correct kernels stay near max 4.2 and rms 0.75; a Gaussian exceeds
 /// 6.5 once in 10^10 elements.
 inline constexpr double kMaxZ = 6.5, kMaxRmsZ = 1.3;
+/// The rms of z of correct kernels: their sums cancel more than random signs do.
+inline constexpr double kUsualRmsZ = 0.75;
 
 struct TensorStatistics {
   std::int64_t elements = 0;

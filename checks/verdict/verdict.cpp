@@ -164,6 +164,24 @@ void explain(const ValidCase& c, const PrecisionModel& model, const Expectation&
   }
 }
 
+/// "Behaves like a 2^-8.9 state": the coarsest declared unit, scaled by what is seen.
+void fit_precision(const PrecisionModel& model, Verdict& verdict) {
+  NumberFormat coarsest = NumberFormat::fp64;
+  for (NumberFormat f : {model.operand, model.accumulator, model.state, model.gate, model.output}) {
+    if (unit_roundoff(f) > unit_roundoff(coarsest)) coarsest = f;
+  }
+  double sum = 0, n = 0;
+  for (const TensorVerdict& t : verdict.tensors) {
+    const double elements = static_cast<double>(t.stats.elements);
+    sum += t.stats.rms_z * t.stats.rms_z * elements;
+    n += elements;
+  }
+  if (n == 0 || !std::isfinite(sum) || sum == 0) return;
+  verdict.fitted_unit = unit_roundoff(coarsest) * std::sqrt(sum / n) / kUsualRmsZ;
+  verdict.declared_unit =
+      fmt::format("2^{:.0f} ({})", std::log2(unit_roundoff(coarsest)), format_name(coarsest));
+}
+
 }  // namespace
 
 std::string verdict_name(VerdictKind kind) {
@@ -217,8 +235,21 @@ std::string case_line(const ValidCase& c) {
   return line;
 }
 
+Expectation expectation_for(const ValidCase& c, const PrecisionModel& model,
+                            const JudgeRequest& request) {
+  return expect(c, model,
+                {request.gradients, request.exact ? Noisy::kLanes : request.lanes, request.seed,
+                 request.threads});
+}
+
 Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& result,
               const JudgeRequest& request) {
+  if (result.status != RunStatus::ran) return judge(c, model, result, request, Expectation());
+  return judge(c, model, result, request, expectation_for(c, model, request));
+}
+
+Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& result,
+              const JudgeRequest& request, const Expectation& expectation) {
   Verdict verdict;
   verdict.op = c.data.op;
   verdict.case_line = case_line(c);
@@ -230,10 +261,6 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
     return verdict;
   }
   const std::int64_t chunk = model.chunk;
-  const Expectation expectation =
-      expect(c, model,
-             {request.gradients, request.exact ? Noisy::kLanes : request.lanes, request.seed,
-              request.threads});
   const std::string missing = missing_or_misshapen(expectation, result);
   if (!missing.empty()) {
     verdict.kind = VerdictKind::wrong;
@@ -262,6 +289,7 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
     }
     verdict.tensors.push_back(std::move(t));
   }
+  if (!request.exact) fit_precision(model, verdict);
   for (const TensorVerdict& t : verdict.tensors) {
     if (t.stats.accepted()) continue;
     if (!worst || t.stats.max_z > worst->stats.max_z) worst = &t;
@@ -289,9 +317,8 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
       const StructureFinding& s = verdict.structures[0];
       verdict.kind = VerdictKind::inconsistent;
       verdict.sentence = fmt::format(
-          "no element stands out, but {} is biased at {} = {} ({:.1f} "
-          "standard errors)",
-          s.tensor, s.axis, s.index, s.significance);
+          "no element stands out, but {} {} at {} = {} ({:.1f} standard errors)", s.tensor,
+          s.statistic == "rms" ? "is noisier" : "is biased", s.axis, s.index, s.significance);
     }
   }
   if (!verdict.hygiene.empty()) {
@@ -311,6 +338,20 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
     try_sentinels(c, model, expectation, request, verdict);
   }
   return verdict;
+}
+
+void add_properties(const PropertyReport& report, Verdict& verdict) {
+  verdict.properties = report.findings;
+  verdict.notes.insert(verdict.notes.end(), report.notes.begin(), report.notes.end());
+  if (report.findings.empty()) return;
+  const PropertyFinding& f = report.findings[0];
+  const std::string what = f.property + " is broken: " + f.tensor + " " + f.detail;
+  if (verdict.kind == VerdictKind::pass || verdict.kind == VerdictKind::weak_test) {
+    verdict.kind = VerdictKind::inconsistent;
+    verdict.sentence = what;
+  } else if (verdict.cause.empty()) {
+    verdict.cause = what;
+  }
 }
 
 }  // namespace assay

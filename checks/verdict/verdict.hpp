@@ -6,6 +6,7 @@
 
 #include "checks/candidate/candidate.hpp"
 #include "checks/verdict/diagnosis.hpp"
+#include "checks/verdict/properties.hpp"
 #include "checks/verdict/statistics.hpp"
 
 namespace assay {
@@ -43,10 +44,15 @@ struct Verdict {
   std::vector<FilterResult> filters;         // the significant ones, best first
   std::vector<StructureFinding> structures;  // strongest first, at most 8
   std::vector<HygieneFinding> hygiene;
-  std::vector<std::string> notes;  // weak sentinels and the like
-  std::string replay;              // command line
-  double seconds = 0;              // of the candidate
-  bool gradients_judged = true;    // false: the candidate computes none, or they were not asked for
+  std::vector<PropertyFinding> properties;  // broken ones
+  std::vector<std::string> notes;           // weak sentinels and the like
+  std::string replay;                       // command line
+  double seconds = 0;                       // of the candidate
+  /// The unit roundoff for which the rms of z would be that of correct arithmetic, beside the
+  /// coarsest that the model declares ("2^-8 (bf16)"); 0 when nothing was judged.
+  double fitted_unit = 0;
+  std::string declared_unit;
+  bool gradients_judged = true;  // false: the candidate computes none, or they were not asked for
 };
 
 struct JudgeRequest {
@@ -59,9 +65,19 @@ struct JudgeRequest {
   bool exact = false;
 };
 
+/// What a correct candidate of this model would return, for `judge` and for properties.
+Expectation expectation_for(const ValidCase& c, const PrecisionModel& model,
+                            const JudgeRequest& request);
+
 /// Judges what a candidate returned. `result.status` other than `ran` becomes its verdict.
 Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& result,
               const JudgeRequest& request);
+/// The same with an expectation that is there already.
+Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& result,
+              const JudgeRequest& request, const Expectation& expectation);
+
+/// Adds broken properties to a verdict; one that passed so far becomes inconsistent.
+void add_properties(const PropertyReport& report, Verdict& verdict);
 
 /// "mdn B=1,T=65,H=2,K=8,V=8 bf16, packed, seed 31".
 std::string case_line(const ValidCase& c);
