@@ -4,16 +4,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 #include <thread>
 
 #include "checks/cli/command.hpp"
 #include "checks/output/check_formats.hpp"
+#include "checks/output/failure_folder.hpp"
 #include "checks/output/interrupt.hpp"
 #include "checks/output/progress.hpp"
 #include "checks/output/verdict_text.hpp"
 #include "reference/case/file_io.hpp"
+#include "reference/case/safetensors.hpp"
 #include "reference/case/text.hpp"
+#include "reference/case/validate.hpp"
+#include "reference/oracle/registry.hpp"
 
 namespace assay::cli {
 namespace {
@@ -26,8 +31,9 @@ struct CheckFlags {
   std::string budget = "60s";
   std::uint64_t seed = 1;
   bool no_gradients = false;
-  std::string json, junit, sarif;
+  std::string json, junit, sarif, failures;
   bool github = false;
+  int only = 0;
   double time_limit = 60;
   int threads = 1;
 };
@@ -47,6 +53,52 @@ double parse_budget(const std::string& text) {
   return *value * unit;
 }
 
+/// A file of results may hold the inputs too; `judge` takes both from it.
+Case inputs_of(const std::string& path) {
+  SafetensorsFile file = read_safetensors(path);
+  const auto op = file.metadata.find("assay.op");
+  if (op == file.metadata.end()) {
+    throw InputError(path +
+                     ": has no metadata 'assay.op', so it is no case; give the inputs with "
+                     "--case");
+  }
+  Case everything = case_from_file(file, path);
+  const Operation& operation = find_operation(everything.op);
+  const Schema schema = operation.schema(&everything);
+  const Schema full = operation.schema(nullptr);
+  Case inputs = everything;
+  inputs.tensors.clear();
+  for (const auto& [name, tensor] : everything.tensors) {
+    const bool cotangent = name.rfind("d_", 0) == 0 && schema.find_output(name.substr(2));
+    if (schema.find_input(name) || full.find_input(name) || cotangent || name == kCuSeqlens) {
+      inputs.tensors[name] = tensor;
+    }
+  }
+  if (inputs.tensors.empty()) {
+    throw InputError(path + ": holds no inputs of " + everything.op + "; give them with --case");
+  }
+  return inputs;
+}
+
+/// A plug-in's path holds from everywhere.
+std::string absolute_candidate(const std::string& spec) {
+  std::error_code error;
+  const std::string file = spec.substr(0, spec.rfind('@'));
+  if (!std::filesystem::is_regular_file(file, error)) return spec;
+  return std::filesystem::absolute(file).string() + spec.substr(file.size());
+}
+
+std::string replay_line(const CheckFlags& flags, const Verdict& verdict) {
+  std::string line = "assay check ";
+  if (flags.case_file.empty()) line += verdict.op + " ";
+  line += "--candidate " + shell_word(flags.candidate);
+  if (!flags.model.empty()) line += " --model " + shell_word(flags.model);
+  if (flags.no_gradients) line += " --no-grad";
+  if (flags.seed != 1) line += fmt::format(" --seed {}", flags.seed);
+  if (!flags.case_file.empty()) return line + " --case " + shell_word(flags.case_file);
+  return line + fmt::format(" --only {}", verdict.number);
+}
+
 int run_check(const CheckFlags& flags) {
   CheckRequest request;
   request.operations = flags.operations;
@@ -54,10 +106,24 @@ int run_check(const CheckFlags& flags) {
   request.seed = flags.seed;
   request.threads = flags.threads;
   request.gradients = !flags.no_gradients;
+  request.only = flags.only;
   for (const std::string& op : flags.operations) find_operation(op);
+  if (flags.only != 0 && flags.operations.size() != 1) {
+    throw InputError("--only names a case of one operation; give that operation");
+  }
 
   std::optional<ValidCase> given;
-  if (!flags.case_file.empty()) given = load_case(flags.case_file, false);
+  bool exact = false;
+  if (!flags.case_file.empty()) {
+    if (flags.candidate == "outputs:" + flags.case_file) {
+      Case data = inputs_of(flags.case_file);
+      const Schema schema = find_operation(data.op).schema(&data);
+      given = validate(std::move(data), schema);
+    } else {
+      given = load_case(flags.case_file, false);
+    }
+    exact = says_exact(given->data);
+  }
   if (given && !flags.operations.empty() && flags.operations != std::vector{given->data.op}) {
     throw InputError(flags.case_file + ": is a case of '" + given->data.op + "', not of '" +
                      join(flags.operations, ", ") + "'");
@@ -74,6 +140,13 @@ int run_check(const CheckFlags& flags) {
     model = *candidate->info().model;
     declared = true;
   }
+  request.observe = [&](Verdict& verdict, const Evidence& evidence) {
+    verdict.replay = replay_line(flags, verdict);
+    if (flags.failures.empty() || !is_finding(verdict.kind)) return;
+    const std::string folder = write_failure(flags.failures, verdict, evidence, model,
+                                             absolute_candidate(flags.candidate));
+    verdict.replay = "sh " + shell_word(folder + "/replay.sh");
+  };
   CheckReport report;
   {
     Progress progress("assay check " + flags.candidate);
@@ -82,9 +155,7 @@ int run_check(const CheckFlags& flags) {
       report.candidate = candidate->info().name;
       report.model = model;
       report.verdicts.push_back(
-          check_case(*candidate, {std::move(*given), "case file", false}, model, request));
-      report.verdicts.back().replay =
-          fmt::format("assay check --candidate {} --case {}", flags.candidate, flags.case_file);
+          check_case(*candidate, {std::move(*given), "case file", exact}, model, request));
     } else {
       report = check(*candidate, model, request);
     }
@@ -108,6 +179,15 @@ int run_check(const CheckFlags& flags) {
   return report.nothing_ran() ? kUndecided : kWell;
 }
 
+void add_formats(CLI::App& app, CheckFlags& flags) {
+  app.add_option("--json", flags.json, "write JSON here (-: to the terminal)");
+  app.add_option("--junit", flags.junit, "write JUnit XML here");
+  app.add_option("--sarif", flags.sarif, "write SARIF here");
+  app.add_flag("--github", flags.github, "print GitHub annotations");
+  app.add_option("--failures", flags.failures, "write a folder for every finding into this one");
+  add_threads(app, flags.threads);
+}
+
 }  // namespace
 
 Command add_check(CLI::App& parent) {
@@ -125,13 +205,28 @@ Command add_check(CLI::App& parent) {
   app->add_option("--time-limit", flags->time_limit, "seconds after which a call counts as hung")
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str();
-  app->add_option("--json", flags->json, "write JSON here (-: to the terminal)");
-  app->add_option("--junit", flags->junit, "write JUnit XML here");
-  app->add_option("--sarif", flags->sarif, "write SARIF here");
-  app->add_flag("--github", flags->github, "print GitHub annotations");
+  app->add_option("--only", flags->only, "run the case of this number only")
+      ->check(CLI::Range(1, 1000000));
   app->add_flag("--no-grad", flags->no_gradients, "forward only");
-  add_threads(*app, flags->threads);
+  add_formats(*app, *flags);
   return {app, [flags] { return run_check(*flags); }};
+}
+
+Command add_judge(CLI::App& parent) {
+  auto flags = std::make_shared<CheckFlags>();
+  auto file = std::make_shared<std::string>();
+  CLI::App* app = parent.add_subcommand("judge", "A verdict on results computed elsewhere");
+  app->add_option("file", *file, "safetensors file with outputs and gradients d_<input>")
+      ->required();
+  app->add_option("--case", flags->case_file, "the inputs, when they are not in the same file");
+  app->add_option("--model", flags->model, "fp32, tf32, fp16, bf16 or a JSON file");
+  app->add_option("--seed", flags->seed, "seed of the rounding noise")->capture_default_str();
+  add_formats(*app, *flags);
+  return {app, [flags, file] {
+            flags->candidate = "outputs:" + *file;
+            if (flags->case_file.empty()) flags->case_file = *file;
+            return run_check(*flags);
+          }};
 }
 
 }  // namespace assay::cli

@@ -57,6 +57,8 @@ std::string command_text(const std::string& text) {
   return out;
 }
 
+}  // namespace
+
 Json verdict_json(const Verdict& v) {
   Json tensors = Json::array();
   for (const TensorVerdict& t : v.tensors) {
@@ -114,8 +116,6 @@ Json verdict_json(const Verdict& v) {
           {"replay", v.replay},
           {"seconds", v.seconds}};
 }
-
-}  // namespace
 
 Json check_json(const CheckReport& report) {
   Json verdicts = Json::array();

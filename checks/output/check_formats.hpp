@@ -8,6 +8,8 @@
 
 namespace assay {
 
+/// One verdict as an object of `check_json`.
+nlohmann::ordered_json verdict_json(const Verdict& verdict);
 /// Everything, schema_version 1.
 nlohmann::ordered_json check_json(const CheckReport& report);
 /// JUnit XML: a test suite per operation, a test case per case; findings are failures,

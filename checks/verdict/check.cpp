@@ -76,6 +76,8 @@ Verdict check_case(Candidate& candidate, const CheckCase& c, const PrecisionMode
   }
   verdict.gradients_judged = gradients;
   verdict.case_line += " (" + c.why + ")";
+  verdict.number = c.number;
+  if (request.observe) request.observe(verdict, {c, result, expectation});
   return verdict;
 }
 
@@ -96,7 +98,13 @@ CheckReport check(Candidate& candidate, const PrecisionModel& model, const Check
     const double until = start + request.budget_seconds * static_cast<double>(n + 1) /
                                      static_cast<double>(names.size());
     std::size_t done = 0;
+    if (request.only > static_cast<int>(cases.size())) {
+      throw InputError(names[n] + " has " + std::to_string(cases.size()) +
+                       " cases under this model, there is no number " +
+                       std::to_string(request.only));
+    }
     for (const CheckCase& c : cases) {
+      if (request.only != 0 && c.number != request.only) continue;
       if (done > 0 && now() >= until) break;
       if (request.interrupted && request.interrupted()) break;
       if (request.progress) {
@@ -105,7 +113,7 @@ CheckReport check(Candidate& candidate, const PrecisionModel& model, const Check
       report.verdicts.push_back(check_case(candidate, c, model, request));
       ++done;
     }
-    if (done < cases.size()) {
+    if (request.only == 0 && done < cases.size()) {
       report.skipped.push_back(names[n] + ": " + std::to_string(cases.size() - done) + " of " +
                                std::to_string(cases.size()) + " cases not run within the budget");
     }

@@ -10,12 +10,22 @@
 
 namespace assay {
 
+/// All that a verdict was made from.
+struct Evidence {
+  const CheckCase& given;
+  const RunResult& result;
+  const Expectation& expectation;  // empty when the candidate did not come back
+};
+
 struct CheckRequest {
   std::vector<std::string> operations;  // empty: all that the candidate declares
   double budget_seconds = 60;           // of all operations together; every operation gets a share
   std::uint64_t seed = 1;
   int threads = 1;
   bool gradients = true;
+  int only = 0;  // the number of the only case to run; 0: all
+  /// Called with every verdict, which it may complete (replay line).
+  std::function<void(Verdict&, const Evidence&)> observe = {};
   /// Called before every case: share of the budget, what is run.
   std::function<void(double, const std::string&)> progress = {};
   /// Asked between cases; true stops the campaign, keeping what was found.

@@ -157,6 +157,8 @@ std::vector<CheckCase> check_cases(const Operation& operation, const PrecisionMo
     if (number != 1) continue;
     if (auto lattice = lattice_case(operation, model, seed)) cases.push_back(std::move(*lattice));
   }
+  int place = 0;
+  for (CheckCase& c : cases) c.number = ++place;
   return cases;
 }
 

@@ -13,6 +13,7 @@ struct CheckCase {
   ValidCase valid;
   std::string why;  // what this case looks for, a few words
   bool exact = false;
+  int number = 0;  // its place in the list, from 1
 };
 
 /// Cases in the order in which they are run: first one ordinary case of medium size, then the edges

@@ -37,6 +37,7 @@ struct TensorVerdict {
 struct Verdict {
   VerdictKind kind = VerdictKind::pass;
   std::string op;
+  int number = 0;         // of the case in its operation's list, from 1; 0 for a case from a file
   std::string case_line;  // "mdn B=1,T=65,H=2,K=8,V=8 bf16 … seed=31"
   std::string sentence;   // what is wrong, in one sentence
   std::string cause;      // probable cause, empty when none is known
