@@ -70,8 +70,8 @@ void BoundWalk::transition(std::int64_t t, bool transposed) {
   std::vector<Bounded> entries;
   std::vector<Bounded> state = incoming(states_[t]);
   exact_.context().arena->release();
-  order_ = engine_.recurrence->transition(exact_.context(), exact_.inputs(t), state.data(),
-                                          entries);
+  order_ =
+      engine_.recurrence->transition(exact_.context(), exact_.inputs(t), state.data(), entries);
   const std::size_t size = static_cast<std::size_t>(order_ * order_);
   const std::size_t count = size == 0 ? 0 : entries.size() / size;
   A_.resize(count);
@@ -102,7 +102,9 @@ void BoundWalk::refine(const std::vector<double>& p_prev, const std::vector<doub
   for (std::int64_t b = 0; b < blocks; ++b) {
     Ellipsoid& ellipsoid = ellipsoids_[b];
     // Entry i of block b, member j: of all columns, or one row, or the state itself.
-    const auto at = [&](std::int64_t i, std::int64_t j) { return columns ? i * width + j : b * n + i; };
+    const auto at = [&](std::int64_t i, std::int64_t j) {
+      return columns ? i * width + j : b * n + i;
+    };
     if (ellipsoid.empty() && is_diagonal(A_[b], radius_[b], n)) continue;
     for (std::int64_t i = 0; i < n; ++i) {
       before[i] = noise[i] = 0;

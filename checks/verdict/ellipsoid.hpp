@@ -6,8 +6,8 @@
 
 namespace assay {
 
-/// E(P) under x <- A x + l with |l_i| <= noise_i. Every step is outward: the lemmas, with proofs and
-/// the rounding of P itself, stand in HARD_BOUND.md, section 4.
+/// E(P) under x <- A x + l with |l_i| <= noise_i. Every step is outward: the lemmas, with proofs
+/// and the rounding of P itself, stand in HARD_BOUND.md, section 4.
 class Ellipsoid {
  public:
   bool empty() const { return n_ == 0; }  // nothing is known yet

@@ -94,9 +94,7 @@ HardBounds refused(const ValidCase& c, bool gradients, const std::string& why) {
   return bounds;
 }
 
-std::int64_t length(const ValidCase& c, char axis) {
-  return c.sizes.has(axis) ? c.sizes[axis] : 1;
-}
+std::int64_t length(const ValidCase& c, char axis) { return c.sizes.has(axis) ? c.sizes[axis] : 1; }
 
 /// Why the walk would take too long or too much memory; empty when it does not.
 std::string too_large(const ValidCase& c, const std::vector<Unit>& units, StateBlocks blocks,
@@ -131,8 +129,9 @@ ErrorBound returned(const std::vector<Bounded>& values, const PrecisionModel& mo
     }
     x.r += 2 * m.elementwise;  // spare roundings of the kernel
     const double error = x.total() * kOutward, reach = std::fabs(x.v) + 2 * error;
-    double bound = error + std::max(unit_roundoff(model.output) * reach,
-                                    smallest_spacing(model.output)) + m.tiny;
+    double bound = error +
+                   std::max(unit_roundoff(model.output) * reach, smallest_spacing(model.output)) +
+                   m.tiny;
     if (!(reach <= largest(model.output))) bound = kInfinite;
     b.bound.push_back(bound * kOutward);
     top = std::max(top, std::fabs(x.v));
@@ -179,8 +178,8 @@ HardBounds hard_bound(const ValidCase& c, const PrecisionModel& model,
       result.gradients.emplace(name, Tensor<Bounded>(tensor.shape));
     }
   }
-  const bool clipped = c.schema.find_option("state_grad_clip") &&
-                       option_real(c, "state_grad_clip").has_value();
+  const bool clipped =
+      c.schema.find_option("state_grad_clip") && option_real(c, "state_grad_clip").has_value();
   std::vector<std::unique_ptr<LocalProblem<Bounded>>> locals(units.size());
   std::vector<std::vector<Bounded>> d_states(units.size());
   parallel_for(static_cast<std::int64_t>(units.size()), request.threads, [&](std::int64_t u) {

@@ -10,6 +10,7 @@
 #include "reference/oracle/local_problem.hpp"
 #include "reference/oracle/parallel.hpp"
 #include "reference/oracle/registry.hpp"
+#include "reference/scalars/bounded.hpp"
 #include "reference/scalars/scalars.hpp"
 
 namespace assay {
@@ -184,5 +185,6 @@ Result<Real> evaluate(const Operation& operation, const Problem<Real>& problem,
   template Result<Real> evaluate<Real>(const Operation&, const Problem<Real>&, const RunOptions&);
 ASSAY_FOR_EACH_SCALAR(ASSAY_INSTANTIATE)
 #undef ASSAY_INSTANTIATE
+template Problem<Bounded> lift<Bounded>(const ValidCase&);
 
 }  // namespace assay

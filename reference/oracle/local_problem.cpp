@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "reference/scalars/bounded.hpp"
 #include "reference/scalars/scalars.hpp"
 
 namespace assay {
@@ -260,5 +261,6 @@ void LocalProblem<Real>::drop_inputs() {
 #define ASSAY_INSTANTIATE(Real) template class LocalProblem<Real>;
 ASSAY_FOR_EACH_SCALAR(ASSAY_INSTANTIATE)
 #undef ASSAY_INSTANTIATE
+template class LocalProblem<Bounded>;
 
 }  // namespace assay
