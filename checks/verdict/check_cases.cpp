@@ -9,19 +9,6 @@
 namespace assay {
 namespace {
 
-DType dtype_of(NumberFormat format) {
-  switch (format) {
-    case NumberFormat::fp64:
-      return DType::F64;
-    case NumberFormat::fp16:
-      return DType::F16;
-    case NumberFormat::bf16:
-      return DType::BF16;
-    default:
-      return DType::F32;
-  }
-}
-
 struct Recipe {
   const char* why;
   std::map<char, std::int64_t> lengths;  // others keep the defaults below
@@ -132,7 +119,7 @@ ValidCase build(const Operation& operation, const Recipe& r, const PrecisionMode
   request.shape = shape_text_of(operation.schema(nullptr), r);
   request.gates = r.gates;
   request.log_gates = r.log_gates;
-  request.dtype = dtype_of(model.input);
+  request.dtype = storage_dtype(model.input);
   request.seed = seed;
   request.optional_inputs = r.optional_inputs;
   request.options = r.options;

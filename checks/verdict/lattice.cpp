@@ -90,9 +90,7 @@ std::optional<CheckCase> lattice_case(const Operation& operation, const Precisio
                        std::to_string(length);
     }
     if (schema.find_option("scale")) request.options.push_back("scale=1.0");
-    request.dtype = model.input == NumberFormat::bf16   ? DType::BF16
-                    : model.input == NumberFormat::fp16 ? DType::F16
-                                                        : DType::F32;
+    request.dtype = storage_dtype(model.input);
     request.seed = seed;
     Case data = generate([&](const Case* c) { return operation.schema(c); }, request);
     Stream random(seed * 7919 + static_cast<std::uint64_t>(T));

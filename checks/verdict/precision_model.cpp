@@ -103,6 +103,19 @@ NumberFormat parse_format(const std::string& text) {
   throw InputError("unknown number format '" + text + "'; known: fp64, fp32, tf32, fp16, bf16");
 }
 
+DType storage_dtype(NumberFormat format) {
+  switch (format) {
+    case NumberFormat::fp64:
+      return DType::F64;
+    case NumberFormat::fp16:
+      return DType::F16;
+    case NumberFormat::bf16:
+      return DType::BF16;
+    default:
+      return DType::F32;
+  }
+}
+
 double round_to(NumberFormat format, double x) {
   switch (format) {
     case NumberFormat::fp64:

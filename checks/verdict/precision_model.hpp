@@ -15,6 +15,8 @@ enum class NumberFormat { fp64, fp32, tf32, fp16, bf16 };
 double unit_roundoff(NumberFormat format);
 std::string format_name(NumberFormat format);
 NumberFormat parse_format(const std::string& text);  // InputError for an unknown name
+/// The dtype in which values of this format are stored (tf32 in F32).
+DType storage_dtype(NumberFormat format);
 /// x rounded to nearest even in `format`.
 double round_to(NumberFormat format, double x);
 

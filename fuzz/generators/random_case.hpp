@@ -1,0 +1,45 @@
+// Random cases of any operation, drawn where kernels go wrong: lengths around the chunk, K != V,
+// head groups, packed sequences with empty ones, gates at the ends of their domain, degenerate
+// keys, absent states and cotangents.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "checks/verdict/check_cases.hpp"
+
+namespace assay {
+
+struct CaseLimits {
+  std::int64_t tokens = 128;  // of one sequence, or of all packed ones
+  std::int64_t width = 16;    // of K, V and the like
+  std::int64_t heads = 4;
+};
+
+/// One value of every class that was drawn: "gates" -> "edge", "layout" -> "packed", …
+using CaseClasses = std::map<std::string, std::string>;
+
+struct RandomCase {
+  CheckCase given;
+  CaseClasses classes;
+};
+
+/// The case number `index` of `seed`: the same on every machine, whatever was drawn before.
+RandomCase random_case(const Operation& operation, const PrecisionModel& model, std::uint64_t seed,
+                       std::uint64_t index, const CaseLimits& limits = {});
+
+/// How often each class was drawn: {"gates": {"edge": 17, …}, …}.
+class ClassMix {
+ public:
+  void add(const CaseClasses& classes);
+  const std::map<std::string, std::map<std::string, std::int64_t>>& counts() const {
+    return counts_;
+  }
+
+ private:
+  std::map<std::string, std::map<std::string, std::int64_t>> counts_;
+};
+
+}  // namespace assay
