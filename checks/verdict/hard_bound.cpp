@@ -117,7 +117,7 @@ std::string too_large(const ValidCase& c, const std::vector<Unit>& units, StateB
 }
 
 /// The bound of the returned numbers: |error| plus the rounding into the output format.
-ErrorBound returned(const std::vector<Bounded>& values, const PrecisionModel& model) {
+ErrorBound returned(const std::vector<Bounded>& values, NumberFormat format) {
   ErrorBound b;
   b.bound.reserve(values.size());
   const BoundModel& m = detail::tls_bound;
@@ -129,10 +129,9 @@ ErrorBound returned(const std::vector<Bounded>& values, const PrecisionModel& mo
     }
     x.r += 2 * m.elementwise;  // spare roundings of the kernel
     const double error = x.total() * kOutward, reach = std::fabs(x.v) + 2 * error;
-    double bound = error +
-                   std::max(unit_roundoff(model.output) * reach, smallest_spacing(model.output)) +
-                   m.tiny;
-    if (!(reach <= largest(model.output))) bound = kInfinite;
+    double bound =
+        error + std::max(unit_roundoff(format) * reach, smallest_spacing(format)) + m.tiny;
+    if (!(reach <= largest(format))) bound = kInfinite;
     b.bound.push_back(bound * kOutward);
     top = std::max(top, std::fabs(x.v));
   }
@@ -206,8 +205,13 @@ HardBounds hard_bound(const ValidCase& c, const PrecisionModel& model,
     locals[u].reset();
   }
   HardBounds bounds;
-  for (const auto& [name, t] : result.outputs) bounds[name] = returned(t.data, model);
-  for (const auto& [name, t] : result.gradients) bounds["d_" + name] = returned(t.data, model);
+  const auto keep = [&](const std::string& name, const Tensor<Bounded>& t) {
+    const auto format = request.formats.find(name);
+    bounds[name] =
+        returned(t.data, format == request.formats.end() ? model.output : format->second);
+  };
+  for (const auto& [name, t] : result.outputs) keep(name, t);
+  for (const auto& [name, t] : result.gradients) keep("d_" + name, t);
   return bounds;
 }
 

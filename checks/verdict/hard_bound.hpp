@@ -25,6 +25,8 @@ using HardBounds = std::map<std::string, ErrorBound>;
 struct HardBoundRequest {
   bool gradients = true;
   int threads = 1;
+  /// Formats in which tensors are handed over, where that is not the model's `output`.
+  std::map<std::string, NumberFormat> formats = {};
 };
 
 HardBounds hard_bound(const ValidCase& c, const PrecisionModel& model,
