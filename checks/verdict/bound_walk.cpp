@@ -61,6 +61,7 @@ Carried BoundWalk::settle(const std::vector<Bounded>& result, std::vector<double
     local[i] = x.error() * kOutward;
     if (!(x.M + local[i] <= largest_)) local[i] = kInfinite;
     c.p[i] = (x.p + local[i]) * kOutward;
+    if (std::isnan(c.p[i])) c.p[i] = kInfinite;
   }
   return c;
 }

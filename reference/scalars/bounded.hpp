@@ -93,10 +93,13 @@ class Bounded {
     if (!(r < 1)) return std::numeric_limits<double>::infinity();
     return e + r / (1 - r) * (M + e);
   }
-  /// |computed - true|.
-  double total() const { return error() + p; }
+  /// |computed - true|; infinite where an infinite bound met a zero.
+  double total() const {
+    const double sum = error() + p;
+    return std::isnan(sum) ? std::numeric_limits<double>::infinity() : sum;
+  }
   /// Bounds |v|, |x|, |x*| and |computed| without the rearrangement: for p, not for e.
-  double reach() const { return std::fabs(v) + 2 * (error() + p); }
+  double reach() const { return std::fabs(v) + 2 * total(); }
   bool is_exact() const { return e == 0 && p == 0 && r == 0; }
   bool is_exact_zero() const { return M == 0 && e == 0 && p == 0; }
 

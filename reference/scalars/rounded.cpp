@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 
+#include "reference/scalars/directed.hpp"
 #include "reference/scalars/double.hpp"
 
 namespace assay {
@@ -12,6 +13,9 @@ constinit thread_local Format detail::tls_format = Format::fp32;
 constinit thread_local Emulation detail::tls_emulation = {};
 
 namespace {
+
+constinit thread_local RoundingDirection tls_direction = RoundingDirection::nearest;
+constinit thread_local std::uint64_t tls_random = 1;
 
 struct Layout {
   int precision;  // significant bits with the hidden one
@@ -62,24 +66,7 @@ std::uint16_t pack16_nan(std::uint32_t bits, Layout l) {
   return sign | infinity | payload;
 }
 
-std::uint16_t float_to_bits16(float x, Format format) {
-  if (std::isnan(x)) return pack16_nan(std::bit_cast<std::uint32_t>(x), layout(format));
-  return pack16(round_to(format, x), layout(format));
-}
-
-std::uint16_t double_to_bits16(double x, Format format) {
-  if (std::isnan(x)) {
-    auto bits = std::bit_cast<std::uint64_t>(x);
-    auto high = static_cast<std::uint32_t>(bits >> 32 & 0x80000000) |
-                static_cast<std::uint32_t>(bits >> 29 & 0x7fffff);
-    return pack16_nan(high, layout(format));
-  }
-  return pack16(round_to(format, x), layout(format));
-}
-
-}  // namespace
-
-double round_to(Format format, double x) {
+double round_to_nearest(Format format, double x) {
   if (format == Format::fp32) return static_cast<double>(static_cast<float>(x));
   if (!std::isfinite(x) || x == 0) return x;
   Layout l = layout(format);
@@ -102,8 +89,52 @@ double round_to(Format format, double x) {
   return rounded;
 }
 
+std::uint16_t float_to_bits16(float x, Format format) {
+  if (std::isnan(x)) return pack16_nan(std::bit_cast<std::uint32_t>(x), layout(format));
+  return pack16(round_to_nearest(format, x), layout(format));
+}
+
+std::uint16_t double_to_bits16(double x, Format format) {
+  if (std::isnan(x)) {
+    auto bits = std::bit_cast<std::uint64_t>(x);
+    auto high = static_cast<std::uint32_t>(bits >> 32 & 0x80000000) |
+                static_cast<std::uint32_t>(bits >> 29 & 0x7fffff);
+    return pack16_nan(high, layout(format));
+  }
+  return pack16(round_to_nearest(format, x), layout(format));
+}
+
+// Not by a whole unit: x itself carries the error of one double operation.
+double moved(Format format, double x, double nearest) {
+  const double smallest = std::ldexp(1.0, layout(format).min_exponent);
+  if (nearest == x || !std::isfinite(nearest) || !(std::fabs(x) >= smallest)) return nearest;
+  const double step = unit_roundoff(format) * (1 - 0x1p-20) * std::fabs(x);
+  bool up = tls_direction == RoundingDirection::up;
+  if (tls_direction == RoundingDirection::away) up = x > 0;
+  if (tls_direction == RoundingDirection::inward) up = x < 0;
+  if (tls_direction == RoundingDirection::random) {
+    tls_random ^= tls_random >> 12, tls_random ^= tls_random << 25, tls_random ^= tls_random >> 27;
+    up = (tls_random * 0x2545f4914f6cdd1dULL) >> 63 != 0;
+  }
+  return up ? x + step : x - step;
+}
+
+}  // namespace
+
+DirectionScope::DirectionScope(RoundingDirection direction, std::uint64_t seed)
+    : saved_(tls_direction) {
+  tls_direction = direction;
+  tls_random = seed * 0x9e3779b97f4a7c15ULL | 1;
+}
+DirectionScope::~DirectionScope() { tls_direction = saved_; }
+
+double round_to(Format format, double x) {
+  const double nearest = round_to_nearest(format, x);
+  return tls_direction == RoundingDirection::nearest ? nearest : moved(format, x, nearest);
+}
+
 double truncate_to(Format format, double x) {
-  const double nearest = round_to(format, x);
+  const double nearest = round_to_nearest(format, x);
   if (std::isnan(x) || std::isinf(x) || std::fabs(nearest) <= std::fabs(x)) return nearest;
   // One value of the format back towards zero.
   const Layout l = layout(format);
