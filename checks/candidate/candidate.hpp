@@ -38,6 +38,7 @@ struct RunResult {
   std::string detail;                               // one line
   std::map<std::string, Tensor<double>> outputs;    // exact values of what was stored
   std::map<std::string, Tensor<double>> gradients;  // by input name
+  std::map<std::string, DType> stored;  // dtypes of what was handed over, where they are known
   std::vector<HygieneFinding> hygiene;
   double seconds = 0;
 };

@@ -64,6 +64,7 @@ void take(const std::string& stored_name, const std::string& name, const Shape& 
   }
   Tensor<double>& tensor = results[name];
   tensor.shape = shape;
+  result.stored[stored_name] = stored.dtype;
   if (is_integer(stored.dtype)) {
     tensor.data.assign(stored.integers.begin(), stored.integers.end());
   } else {
@@ -72,21 +73,6 @@ void take(const std::string& stored_name, const std::string& name, const Shape& 
 }
 
 }  // namespace
-
-DType storage_of(NumberFormat format) {
-  switch (format) {
-    case NumberFormat::fp64:
-      return DType::F64;
-    case NumberFormat::fp16:
-      return DType::F16;
-    case NumberFormat::bf16:
-      return DType::BF16;
-    case NumberFormat::fp32:
-    case NumberFormat::tf32:
-      break;
-  }
-  return DType::F32;
-}
 
 std::vector<std::string> gradient_names(const ValidCase& c) {
   std::vector<std::string> names;

@@ -29,9 +29,6 @@ nlohmann::json request_json(const ValidCase& c, const RunRequest& request);
 /// The tensors that go with it.
 std::string request_tensors(const ValidCase& c);
 
-/// Storage dtype of numbers in that format.
-DType storage_of(NumberFormat format);
-
 /// Names of the inputs that have a gradient, as the case has them.
 std::vector<std::string> gradient_names(const ValidCase& c);
 

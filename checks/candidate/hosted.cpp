@@ -9,9 +9,9 @@ using nlohmann::json;
 
 constexpr std::size_t kDetail = 400;
 
-PrecisionModel model_from_json(const json& declared, const std::string& name) {
+PrecisionModel model_from_json(const json& declared) {
   PrecisionModel model;
-  model.name = name;
+
   const auto format = [&](const char* key, NumberFormat& member) {
     if (declared.contains(key)) member = parse_format(declared[key].get<std::string>());
   };
@@ -21,7 +21,12 @@ PrecisionModel model_from_json(const json& declared, const std::string& name) {
   format("state", model.state);
   format("gate", model.gate);
   format("output", model.output);
-  if (declared.contains("form")) model.form = parse_form(declared["form"].get<std::string>());
+  model.final_state = model.state;
+  model.name = format_name(model.input) + " as the kernels declare it";
+  if (declared.contains("form")) {
+    model.form = parse_form(declared["form"].get<std::string>());
+    model.form_declared = true;
+  }
   if (declared.value("chunk", 0) > 0) model.chunk = declared["chunk"].get<int>();
   model.exp_error = declared.value("exp_error", model.exp_error);
   model.tanh_error = declared.value("tanh_error", model.tanh_error);
@@ -98,7 +103,7 @@ class HostedCandidate : public Candidate {
       info_.model = preset_model(preset);
     }
     for (const json& declared : description.value("models", json::array())) {
-      const PrecisionModel model = model_from_json(declared, info_.name);
+      const PrecisionModel model = model_from_json(declared);
       const bool fits = model.input == asked_.input;
       if (!info_.model || (fits && info_.model->input != asked_.input)) info_.model = model;
     }
@@ -113,7 +118,7 @@ class HostedCandidate : public Candidate {
   std::vector<std::pair<DType, DType>> storage_plans() const {
     const PrecisionModel& model =
         info_.model && info_.model->input == asked_.input ? *info_.model : asked_;
-    const DType output = storage_of(model.output), state = storage_of(model.state);
+    const DType output = storage_dtype(model.output), state = storage_dtype(model.final_state);
     if (kind_ == WorkerKind::python || output == state) return {{output, state}};
     return {{output, state}, {output, output}};
   }

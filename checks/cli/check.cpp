@@ -140,6 +140,11 @@ int run_check(const CheckFlags& flags) {
     model = *candidate->info().model;
     declared = true;
   }
+  if (const auto& own = candidate->info().model; own && !model.form_declared) {
+    model.form = own->form;
+    model.chunk = own->chunk;
+    model.form_declared = own->form_declared;
+  }
   request.observe = [&](Verdict& verdict, const Evidence& evidence) {
     verdict.replay = replay_line(flags, verdict);
     if (flags.failures.empty() || !is_finding(verdict.kind)) return;

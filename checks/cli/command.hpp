@@ -29,6 +29,7 @@ Command add_eval(CLI::App& parent);
 Command add_gradcheck(CLI::App& parent);
 Command add_check(CLI::App& parent);
 Command add_judge(CLI::App& parent);
+Command add_report(CLI::App& parent);
 Command add_verify(CLI::App& parent);
 
 /// Adds --threads, by default all cores.

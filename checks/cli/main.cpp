@@ -35,7 +35,7 @@ int run(int argc, char** argv) {
       "run.");
   const std::vector<Command> commands = {add_list(app),      add_gen(app),   add_eval(app),
                                          add_gradcheck(app), add_check(app), add_judge(app),
-                                         add_verify(app)};
+                                         add_report(app),    add_verify(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

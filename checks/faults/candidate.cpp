@@ -36,11 +36,13 @@ Emulation emulation_of(const PrecisionModel& model) {
 
 template <class Real>
 std::map<std::string, Tensor<double>> stored(const std::map<std::string, Tensor<Real>>& tensors,
-                                             NumberFormat format, const Schema& schema) {
+                                             const PrecisionModel& model, const Schema& schema) {
   std::map<std::string, Tensor<double>> result;
   for (const auto& [name, from] : tensors) {
     const OutputSpec* out = schema.find_output(name);
     const bool integer = out != nullptr && out->integer;
+    const bool state = out != nullptr && out->final_state;
+    const NumberFormat format = state ? model.final_state : model.output;
     Tensor<double> to(from.shape);
     for (std::int64_t i = 0; i < from.size(); ++i) {
       const double x = fn::to_double(from.data[i]);
@@ -88,6 +90,7 @@ class LocalCandidate : public Candidate {
       : model_(std::move(model)), emulation_(emulation) {
     info_.name = std::move(name);
     info_.model = model_;
+    info_.model->form_declared = true;
   }
   virtual std::string unsupported(const ValidCase&) const { return ""; }
   virtual Result<double> compute(const ValidCase& c, const RunOptions& options) const = 0;
@@ -106,8 +109,8 @@ class LocalCandidate : public Candidate {
   }
   template <class Real>
   void keep(const Result<Real>& from, const ValidCase& c, RunResult& to) const {
-    to.outputs = stored(from.outputs, model_.output, c.schema);
-    to.gradients = stored(from.gradients, model_.output, c.schema);
+    to.outputs = stored(from.outputs, model_, c.schema);
+    to.gradients = stored(from.gradients, model_, c.schema);
   }
 
   CandidateInfo info_;

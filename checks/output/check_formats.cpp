@@ -57,6 +57,11 @@ std::string command_text(const std::string& text) {
   return out;
 }
 
+/// Null where there is no bound.
+Json hard_ratio(const TensorVerdict& t) {
+  return t.stats.hard_worst < 0 ? Json() : real(t.stats.hard_ratio);
+}
+
 }  // namespace
 
 Json verdict_json(const Verdict& v) {
@@ -67,6 +72,8 @@ Json verdict_json(const Verdict& v) {
                        {"accepted", t.stats.accepted()},
                        {"max_z", real(t.stats.max_z)},
                        {"rms_z", real(t.stats.rms_z)},
+                       {"hard_ratio", hard_ratio(t)},
+                       {"no_hard_bound", t.no_hard_bound},
                        {"max_error", real(t.stats.max_error)},
                        {"rms_ratio", real(t.stats.rms_ratio)},
                        {"snr_db", real(t.stats.snr_db)},

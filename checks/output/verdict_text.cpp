@@ -27,6 +27,21 @@ std::string other_rules(const Verdict& verdict) {
                      ratio <= 0.005 ? "pass" : "fail", number(ratio));
 }
 
+/// Why some tensors have no hard bound: "no hard bound: the chunk form ... (o, d_q, ...)".
+std::string missing_bounds(const Verdict& v) {
+  std::map<std::string, std::string> names;
+  for (const TensorVerdict& t : v.tensors) {
+    if (t.no_hard_bound.empty()) continue;
+    std::string& list = names[t.no_hard_bound];
+    list += (list.empty() ? "" : ", ") + t.name;
+  }
+  std::string text;
+  for (const auto& [why, list] : names) {
+    text += fmt::format("  no hard bound: {} ({})\n", why, list);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string verdict_text(const Verdict& v) {
@@ -34,15 +49,17 @@ std::string verdict_text(const Verdict& v) {
   if (!v.sentence.empty()) text += "  " + v.sentence + "\n";
   if (!v.cause.empty()) text += "  probable cause: " + v.cause + "\n";
   if (!v.tensors.empty()) {
-    text += fmt::format("  {:<16} {:>9} {:>9} {:>9} {:>10} {:>8}  {}\n", "tensor", "max |z|",
-                        "rms z", "max error", "RMS ratio", "SNR dB", "worst at");
+    text += fmt::format("  {:<16} {:>9} {:>9} {:>9} {:>9} {:>10} {:>8}  {}\n", "tensor", "max |z|",
+                        "rms z", "hard", "max error", "RMS ratio", "SNR dB", "worst at");
   }
   for (const TensorVerdict& t : v.tensors) {
-    text += fmt::format("  {:<16} {:>9} {:>9} {:>9} {:>10} {:>8}  {}{}\n", t.name,
-                        number(t.stats.max_z), number(t.stats.rms_z), number(t.stats.max_error),
-                        number(t.stats.rms_ratio), number(t.stats.snr_db), t.where,
-                        t.stats.accepted() ? "" : "  <-- rejected");
+    text += fmt::format(
+        "  {:<16} {:>9} {:>9} {:>9} {:>9} {:>10} {:>8}  {}{}\n", t.name, number(t.stats.max_z),
+        number(t.stats.rms_z), t.stats.hard_worst < 0 ? "-" : number(t.stats.hard_ratio),
+        number(t.stats.max_error), number(t.stats.rms_ratio), number(t.stats.snr_db), t.where,
+        t.stats.accepted() ? "" : "  <-- rejected");
   }
+  text += missing_bounds(v);
   for (std::size_t i = 0; i < std::min<std::size_t>(v.filters.size(), 3); ++i) {
     const FilterResult& f = v.filters[i];
     text += fmt::format("  filter    {}: coefficient {:.3g} ± {:.1g}, explains {:.1f} %\n", f.id,

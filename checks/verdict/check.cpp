@@ -63,11 +63,13 @@ Verdict check_case(Candidate& candidate, const CheckCase& c, const PrecisionMode
   judging.threads = request.threads;
   judging.seed = request.seed;
   judging.exact = c.exact;
+  if (candidate.info().model) judging.form = candidate.info().model->form;
   if (result.status == RunStatus::ran) {
     look_for_dirty_hands(candidate, c.valid, model, gradients, judging, result, notes);
   }
   Expectation expectation;
-  if (result.status == RunStatus::ran) expectation = expectation_for(c.valid, model, judging);
+  if (result.status == RunStatus::ran)
+    expectation = expectation_for(c.valid, model, judging, result);
   Verdict verdict = judge(c.valid, model, result, judging, expectation);
   verdict.notes.insert(verdict.notes.end(), notes.begin(), notes.end());
   if (result.status == RunStatus::ran && !c.exact && candidate.info().any_case) {

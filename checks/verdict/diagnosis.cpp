@@ -17,10 +17,10 @@ std::vector<double> weights(const ExpectedTensor& e) {
   return w;
 }
 
-double root_mean_square(const std::vector<double>& v) {
+double root_mean_square(const std::vector<double>& v, std::size_t first, std::size_t last) {
   double sum = 0;
-  for (double x : v) sum += x * x;
-  return v.empty() ? 0 : std::sqrt(sum / static_cast<double>(v.size()));
+  for (std::size_t i = first; i < last; ++i) sum += v[i] * v[i];
+  return first == last ? 0 : std::sqrt(sum / static_cast<double>(last - first));
 }
 
 FilterResult filter(const Expectation& expectation,
@@ -29,10 +29,12 @@ FilterResult filter(const Expectation& expectation,
   FilterResult r{direction.id, direction.is_fault, 0, 0, 0, direction.allowed};
   double dd = 0, ed = 0;
   std::vector<double> lane_ed;
+  const ExpectedTensor* any = nullptr;
   for (const auto& [name, d] : direction.d) {
     const auto found = expectation.find(name);
     if (found == expectation.end()) continue;
     const ExpectedTensor& e = found->second;
+    any = &e;
     const std::vector<double>&w = weight.at(name), &err = error.at(name);
     lane_ed.resize(e.lanes.size());
     for (std::size_t i = 0; i < d.size(); ++i) {
@@ -45,7 +47,11 @@ FilterResult filter(const Expectation& expectation,
   }
   if (!(dd > 0) || !std::isfinite(dd)) return r;
   r.coefficient = ed / dd;
-  r.standard_error = root_mean_square(lane_ed) / dd;
+  r.standard_error = largest_over_groups(*any,
+                                         [&](std::size_t first, std::size_t last) {
+                                           return root_mean_square(lane_ed, first, last);
+                                         }) /
+                     dd;
   r.explained = error_energy > 0 ? ed * ed / dd / error_energy : 0;
   return r;
 }
@@ -141,16 +147,18 @@ std::vector<Grouping> groupings(const ExpectedTensor& e, std::int64_t chunk) {
 
 /// Sums of z and of z² over every group, for one error vector.
 struct GroupSums {
-  std::vector<double> z, square;
+  std::vector<double> z, square, elements;
 };
 
 GroupSums group_sums(const Grouping& g, const std::vector<double>& inverse_sigma,
                      const auto& error) {
-  GroupSums sums{std::vector<double>(g.count), std::vector<double>(g.count)};
+  GroupSums sums{std::vector<double>(g.count), std::vector<double>(g.count),
+                 std::vector<double>(g.count)};
   for (std::size_t i = 0; i < g.group.size(); ++i) {
     const double z = static_cast<double>(error[i]) * inverse_sigma[i];
     sums.z[g.group[i]] += z;
     sums.square[g.group[i]] += z * z;
+    sums.elements[g.group[i]] += inverse_sigma[i] > 0;
   }
   return sums;
 }
@@ -158,10 +166,11 @@ GroupSums group_sums(const Grouping& g, const std::vector<double>& inverse_sigma
 /// How far a sum of squares lies above what the lanes have, in standard errors: Wilson and
 /// Hilferty's cube root of a χ² with the degrees of freedom that mean and variance of the lanes
 /// imply. 0 for groups too small or too correlated to say anything, and below the usual rms.
-double excess(double seen, double mean, double variance) {
+double excess(double seen, double mean, double variance, double elements) {
   constexpr double kFewestDegrees = 4, kNoticeable = 1.5;  // the ratio of the rms
   if (!(mean > 0) || !(variance > 0)) return 0;
-  const double degrees = 2 * mean * mean / variance;
+  // Of n independent rounding errors, uniform ones, the sum of squares has 2.5 n degrees.
+  const double degrees = std::min(2 * mean * mean / variance, 2.5 * elements);
   if (degrees < kFewestDegrees || seen < kNoticeable * kNoticeable * mean) return 0;
   const double spread = 2 / (9 * degrees);
   return (std::cbrt(seen / mean) - (1 - spread)) / std::sqrt(spread);
@@ -179,23 +188,27 @@ std::vector<StructureFinding> structure(const Expectation& expectation, const Er
     }
     for (const Grouping& g : groupings(e, chunk)) {
       const GroupSums seen = group_sums(g, inverse, error.at(name));
-      std::vector<double> spread(g.count), mean(g.count), square(g.count);
-      for (const std::vector<float>& lane : e.lanes) {
-        const GroupSums sums = group_sums(g, inverse, lane);
-        for (std::int64_t i = 0; i < g.count; ++i) {
-          spread[i] += sums.z[i] * sums.z[i];
-          mean[i] += sums.square[i];
-          square[i] += sums.square[i] * sums.square[i];
-        }
-      }
-      const double lanes = static_cast<double>(e.lanes.size());
+      std::vector<GroupSums> lanes;
+      for (const std::vector<float>& lane : e.lanes) lanes.push_back(group_sums(g, inverse, lane));
       for (std::int64_t i = 0; i < g.count; ++i) {
-        const double scale = std::sqrt(spread[i] / lanes);
+        const double scale = largest_over_groups(e, [&](std::size_t first, std::size_t last) {
+          double sum = 0;
+          for (std::size_t l = first; l < last; ++l) sum += lanes[l].z[i] * lanes[l].z[i];
+          return std::sqrt(sum / static_cast<double>(last - first));
+        });
         if (std::fabs(seen.z[i]) > kStructureThreshold * scale && scale > 0) {
           findings.push_back({name, g.axis, i, "mean", std::fabs(seen.z[i]) / scale});
         }
-        const double m = mean[i] / lanes;
-        const double beyond = excess(seen.square[i], m, square[i] / lanes - m * m);
+        // Beyond the noise of every form.
+        const double beyond = -largest_over_groups(e, [&](std::size_t first, std::size_t last) {
+          double sum = 0, squares = 0;
+          for (std::size_t l = first; l < last; ++l) {
+            sum += lanes[l].square[i];
+            squares += lanes[l].square[i] * lanes[l].square[i];
+          }
+          const double n = static_cast<double>(last - first), mean = sum / n;
+          return -excess(seen.square[i], mean, squares / n - mean * mean, seen.elements[i]);
+        });
         if (beyond > kStructureThreshold) findings.push_back({name, g.axis, i, "rms", beyond});
       }
     }

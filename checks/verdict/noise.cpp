@@ -82,21 +82,47 @@ void fill_truth(const ValidCase& c, const RunOptions& run, Expectation& expectat
   }
 }
 
+/// The forms whose roundings a correct candidate may have.
+std::vector<Form> possible_forms(const ValidCase& c, const PrecisionModel& model) {
+  const std::vector<Form>& known = c.schema.forms;
+  const auto has = [&](Form form) {
+    return std::find(known.begin(), known.end(), form) != known.end();
+  };
+  if (model.form_declared) return {has(model.form) ? model.form : Form::recurrent};
+  if (has(Form::chunk)) return {Form::recurrent, Form::chunk};
+  return {Form::recurrent};
+}
+
+/// The format in which a result is handed over.
+NumberFormat result_format(const ValidCase& c, const PrecisionModel& model,
+                           const ExpectationRequest& request, const std::string& name) {
+  const OutputSpec* out = c.schema.find_output(name);
+  if (!out || !out->final_state) return model.output;
+  const auto stored = request.stored.find(name);
+  if (stored == request.stored.end() || is_integer(stored->second)) return model.final_state;
+  const NumberFormat given = stored->second == DType::BF16  ? NumberFormat::bf16
+                             : stored->second == DType::F16 ? NumberFormat::fp16
+                                                            : NumberFormat::fp32;
+  const bool coarser = unit_roundoff(given) > unit_roundoff(model.final_state);
+  // Not coarser than other outputs: who declares fp32 gets no bf16 states.
+  return coarser && unit_roundoff(given) <= unit_roundoff(model.output) ? given : model.final_state;
+}
+
 }  // namespace
 
 Expectation expect(const ValidCase& given, const PrecisionModel& model,
                    const ExpectationRequest& request) {
   ValidCase c = given;
   if (c.schema.find_option("chunk")) c.data.options["chunk"] = std::int64_t{model.chunk};
-  RunOptions run{model.form, request.gradients, 1, {}};
-  const auto& forms = c.schema.forms;
-  if (std::find(forms.begin(), forms.end(), run.form) == forms.end()) run.form = Form::recurrent;
+  const std::vector<Form> forms = possible_forms(c, model);
 
   const int runs = request.lanes / Noisy::kLanes;
+  const int groups = std::min<int>(runs, static_cast<int>(forms.size()));
   std::vector<Result<Noisy>> results(runs);
   const NoiseModel noise = noise_model(model);
   parallel_for(runs, request.threads, [&](std::int64_t r) {
     const NoiseScope scope(noise, request.seed * 1000003 + r);
+    const RunOptions run{forms[r * groups / runs], request.gradients, 1, {}};
     results[r] = evaluate<Noisy>(lift<Noisy>(c), run);
   });
 
@@ -104,46 +130,58 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
   for (int r = 0; r < runs; ++r) {
     for_each_tensor(results[r], [&](const std::string& name, const Tensor<Noisy>& t) {
       ExpectedTensor& e = expectation[name];
-      e.sigma.resize(t.data.size());
+      e.groups = groups;
       e.lanes.resize(request.lanes);
       for (int lane = 0; lane < Noisy::kLanes; ++lane) {
         std::vector<float>& column = e.lanes[r * Noisy::kLanes + lane];
         column.resize(t.data.size());
         for (std::size_t i = 0; i < t.data.size(); ++i) {
           column[i] = static_cast<float>(t.data[i].d[lane]);
-          e.sigma[i] += t.data[i].d[lane] * t.data[i].d[lane];
         }
       }
     });
     results[r] = {};
   }
   // σ² of the arithmetic plus that of rounding the result into the output format.
-  const double u_out = unit_roundoff(model.output);
   for (auto& [name, e] : expectation) {
-    for (double& s : e.sigma) s = std::sqrt(s / request.lanes);
+    e.sigma.resize(e.lanes.empty() ? 0 : e.lanes[0].size());
+    for (std::size_t i = 0; i < e.sigma.size(); ++i) {
+      e.sigma[i] = largest_over_groups(e, [&](std::size_t first, std::size_t last) {
+        double sum = 0;
+        for (std::size_t l = first; l < last; ++l) {
+          sum += static_cast<double>(e.lanes[l][i]) * e.lanes[l][i];
+        }
+        return std::sqrt(sum / static_cast<double>(last - first));
+      });
+    }
   }
-  run.form = Form::recurrent;
+  RunOptions run{Form::recurrent, request.gradients, 1, {}};
   run.threads = request.threads;
   fill_truth(c, run, expectation);
   std::uint64_t random = request.seed * 0x9e3779b97f4a7c15ULL + 12345;
   for (auto& [name, e] : expectation) {
+    const NumberFormat format = e.format = result_format(c, model, request, name);
+    const double u_out = unit_roundoff(format);
     for (std::size_t i = 0; i < e.sigma.size(); ++i) {
       // Below the normal range the spacing is absolute; beyond the largest number the rounded
       // truth is infinite, and so may be the candidate's.
-      const double spacing =
-          std::max(u_out * std::fabs(e.truth[i]), smallest_spacing(model.output));
+      const double spacing = std::max(u_out * std::fabs(e.truth[i]), smallest_spacing(format));
       // What no operation touched is a copy, and exact where the format holds it: an unselected
       // memory, the state of an empty sequence.
-      const bool copied = e.sigma[i] == 0 && e.truth_error[i] == 0 &&
-                          round_to(model.output, e.truth[i]) == e.truth[i];
+      const bool copied =
+          e.sigma[i] == 0 && e.truth_error[i] == 0 && round_to(format, e.truth[i]) == e.truth[i];
       const double out = copied ? 0 : spacing / std::sqrt(3.0);
-      if (std::isinf(round_to(model.output, e.truth[i]))) {
-        e.truth[i] = round_to(model.output, e.truth[i]);
+      if (std::isinf(round_to(format, e.truth[i]))) {
+        e.truth[i] = round_to(format, e.truth[i]);
       }
       e.sigma[i] = std::hypot(e.sigma[i], out);
       for (std::vector<float>& lane : e.lanes) {
+        // Uniform, unlike the noise inside, which sums up to something bell-shaped: where this is
+        // all there is, the spread of z² must be right too.
         random ^= random >> 12, random ^= random << 25, random ^= random >> 27;
-        lane[i] += static_cast<float>((random * 0x2545f4914f6cdd1dULL >> 63) ? out : -out);
+        const double uniform =
+            static_cast<double>((random * 0x2545f4914f6cdd1dULL) >> 11) * 0x1p-52;
+        lane[i] += static_cast<float>((uniform - 1) * std::sqrt(3.0) * out);
       }
     }
   }

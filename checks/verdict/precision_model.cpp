@@ -49,9 +49,13 @@ PrecisionModel parse_model(const std::string& file) {
                              ? preset_model(json["preset"].get<std::string>())
                              : PrecisionModel{};
   model.name = json.value("name", file);
-  const std::map<std::string, NumberFormat*> formats = {
-      {"input", &model.input}, {"operand", &model.operand}, {"accumulator", &model.accumulator},
-      {"state", &model.state}, {"gate", &model.gate},       {"output", &model.output}};
+  const std::map<std::string, NumberFormat*> formats = {{"input", &model.input},
+                                                        {"operand", &model.operand},
+                                                        {"accumulator", &model.accumulator},
+                                                        {"state", &model.state},
+                                                        {"gate", &model.gate},
+                                                        {"output", &model.output},
+                                                        {"final_state", &model.final_state}};
   const std::map<std::string, double*> errors = {{"exp_error", &model.exp_error},
                                                  {"tanh_error", &model.tanh_error},
                                                  {"softplus_error", &model.softplus_error},
@@ -78,6 +82,7 @@ PrecisionModel parse_model(const std::string& file) {
     } else if (key == "form") {
       if (!value.is_string()) refuse("recurrent or chunk");
       model.form = parse_form(value.get<std::string>());
+      model.form_declared = true;
     } else if (key == "chunk") {
       if (!value.is_number_integer() || value.get<std::int64_t>() < 1 ||
           value.get<std::int64_t>() > 65536) {
@@ -88,6 +93,7 @@ PrecisionModel parse_model(const std::string& file) {
       throw InputError(file + ": '" + key + "' is no member of a precision model");
     }
   }
+  if (!json.contains("final_state") && json.contains("state")) model.final_state = model.state;
   return model;
 }
 
@@ -164,22 +170,23 @@ PrecisionModel infer_model(const Case& data) {
 }
 
 std::string model_json(const PrecisionModel& m) {
-  return nlohmann::ordered_json{{"name", m.name},
-                                {"input", format_name(m.input)},
-                                {"operand", format_name(m.operand)},
-                                {"accumulator", format_name(m.accumulator)},
-                                {"state", format_name(m.state)},
-                                {"gate", format_name(m.gate)},
-                                {"output", format_name(m.output)},
-                                {"form", form_name(m.form)},
-                                {"chunk", m.chunk},
-                                {"exp_error", m.exp_error},
-                                {"tanh_error", m.tanh_error},
-                                {"softplus_error", m.softplus_error},
-                                {"rsqrt_error", m.rsqrt_error},
-                                {"truncating_accumulator", m.truncating_accumulator},
-                                {"atomics", m.atomics}}
-      .dump();
+  nlohmann::ordered_json json{{"name", m.name},
+                              {"input", format_name(m.input)},
+                              {"operand", format_name(m.operand)},
+                              {"accumulator", format_name(m.accumulator)},
+                              {"state", format_name(m.state)},
+                              {"gate", format_name(m.gate)},
+                              {"output", format_name(m.output)},
+                              {"final_state", format_name(m.final_state)},
+                              {"chunk", m.chunk},
+                              {"exp_error", m.exp_error},
+                              {"tanh_error", m.tanh_error},
+                              {"softplus_error", m.softplus_error},
+                              {"rsqrt_error", m.rsqrt_error},
+                              {"truncating_accumulator", m.truncating_accumulator},
+                              {"atomics", m.atomics}};
+  if (m.form_declared) json["form"] = form_name(m.form);
+  return json.dump();
 }
 
 }  // namespace assay

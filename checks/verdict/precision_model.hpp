@@ -28,8 +28,11 @@ struct PrecisionModel {
   NumberFormat state = NumberFormat::fp32;        // of the state carried from step to step
   NumberFormat gate = NumberFormat::fp32;         // of gate arithmetic and coefficients
   NumberFormat output = NumberFormat::fp32;       // of outputs and gradients
+  NumberFormat final_state = NumberFormat::fp32;  // of final states, as they are handed over
   Form form = Form::recurrent;
   int chunk = 64;
+  /// False: nobody said which form the kernel computes; both are allowed for.
+  bool form_declared = false;
   /// Relative error of the candidate's transcendentals, as a bound (tanh.approx: 2^-11).
   double exp_error = 0x1p-22, tanh_error = 0x1p-22, softplus_error = 0x1p-22, rsqrt_error = 0x1p-22;
   bool truncating_accumulator = false;  // tensor-core truncation

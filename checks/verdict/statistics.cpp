@@ -35,6 +35,14 @@ TensorStatistics statistics(const ExpectedTensor& expected, const std::vector<do
       s.worst_value = value;
       s.worst_truth = truth;
     }
+    if (!expected.hard_bound.empty()) {
+      const double bound = expected.hard_bound[i];
+      const double ratio = known == 0 ? 0 : known / bound;
+      if (s.hard_worst < 0 || !(ratio <= s.hard_ratio || std::isnan(s.hard_ratio))) {
+        s.hard_worst = static_cast<std::int64_t>(i);
+        s.hard_ratio = ratio;
+      }
+    }
     s.max_error = std::max(s.max_error, std::fabs(e));
     sum_z2 += s.z[i] * s.z[i];
     sum_e2 += e * e;

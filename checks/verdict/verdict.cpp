@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "checks/verdict/hard_bound.hpp"
 #include "reference/scalars/scalars.hpp"
 
 namespace assay {
@@ -103,7 +104,8 @@ void try_sentinels(const ValidCase& c, const PrecisionModel& model, const Expect
   if (unit_roundoff(coarser) <= unit_roundoff(model.state)) return;
   PrecisionModel weak = model;
   weak.state = coarser;
-  ExpectationRequest again{request.gradients, Noisy::kLanes, request.seed + 77, request.threads};
+  const ExpectationRequest again{
+      request.gradients, Noisy::kLanes, request.seed + 77, request.threads, {}};
   bool seen = false;
   const Expectation coarse = expect(c, weak, again);
   for (const auto& [name, e] : expectation) {
@@ -162,6 +164,24 @@ void explain(const ValidCase& c, const PrecisionModel& model, const Expectation&
       return;
     }
   }
+}
+
+/// By how much and where a tensor is beyond its proved bound; empty when none is.
+std::string beyond_hard_bound(const PrecisionModel& model, const Expectation& expectation,
+                              const Verdict& verdict, const ErrorTensors& error) {
+  const TensorVerdict* worst = nullptr;
+  for (const TensorVerdict& t : verdict.tensors) {
+    if (t.stats.within_hard_bound()) continue;
+    if (!worst || t.stats.hard_ratio > worst->stats.hard_ratio) worst = &t;
+  }
+  if (!worst) return "";
+  const ExpectedTensor& e = expectation.at(worst->name);
+  const auto at = static_cast<std::size_t>(worst->stats.hard_worst);
+  return fmt::format(
+      "{} is wrong by {:.3g}, {:.3g} times the proved bound {:.3g} of step-by-step {} arithmetic, "
+      "at {}",
+      worst->name, std::fabs(error.at(worst->name)[at]), worst->stats.hard_ratio, e.hard_bound[at],
+      model.name, place(e, worst->stats.hard_worst, model.chunk));
 }
 
 /// "Behaves like a 2^-8.9 state": the coarsest declared unit, scaled by what is seen.
@@ -236,16 +256,32 @@ std::string case_line(const ValidCase& c) {
 }
 
 Expectation expectation_for(const ValidCase& c, const PrecisionModel& model,
-                            const JudgeRequest& request) {
-  return expect(c, model,
-                {request.gradients, request.exact ? Noisy::kLanes : request.lanes, request.seed,
-                 request.threads});
+                            const JudgeRequest& request, const RunResult& result) {
+  Expectation expectation =
+      expect(c, model,
+             {request.gradients, request.exact ? Noisy::kLanes : request.lanes, request.seed,
+              request.threads, result.stored});
+  if (request.exact) return expectation;  // where every bit counts no bound is needed
+  PrecisionModel declared = model;
+  if (request.form != Form::recurrent || !model.form_declared) {
+    // A form that nobody declared may be any that the operation has.
+    declared.form = request.form != Form::recurrent ? request.form : Form::chunk;
+  }
+  HardBoundRequest hard{request.gradients, request.threads, {}};
+  for (const auto& [name, e] : expectation) hard.formats[name] = e.format;
+  for (auto& [name, bound] : hard_bound(c, declared, hard)) {
+    const auto found = expectation.find(name);
+    if (found == expectation.end()) continue;
+    found->second.hard_bound = std::move(bound.bound);
+    found->second.no_hard_bound = bound.none;
+  }
+  return expectation;
 }
 
 Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& result,
               const JudgeRequest& request) {
   if (result.status != RunStatus::ran) return judge(c, model, result, request, Expectation());
-  return judge(c, model, result, request, expectation_for(c, model, request));
+  return judge(c, model, result, request, expectation_for(c, model, request, result));
 }
 
 Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& result,
@@ -277,7 +313,7 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
   verdict.tensors.reserve(expectation.size());
   for (const auto& [name, e] : expectation) {
     const std::vector<double>& values = *values_of(result, name);
-    TensorVerdict t{name, e.shape, statistics(e, values), ""};
+    TensorVerdict t{name, e.shape, statistics(e, values), "", e.no_hard_bound};
     t.where = place(e, t.stats.worst, chunk);
     accepted = accepted && t.stats.accepted();
     finite = finite && t.stats.non_finite == 0;
@@ -299,6 +335,10 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
     verdict.sentence =
         fmt::format("{} has {} non-finite value(s) where the truth is finite, first at {}",
                     worst->name, worst->stats.non_finite, worst->where);
+  } else if (const std::string beyond = beyond_hard_bound(model, expectation, verdict, error);
+             !beyond.empty()) {
+    verdict.kind = VerdictKind::wrong;
+    verdict.sentence = beyond;
   } else if (!accepted) {
     verdict.kind = VerdictKind::inconsistent;
     verdict.sentence =

@@ -13,7 +13,8 @@ namespace assay {
 
 enum class VerdictKind {
   pass,
-  wrong,         // non-finite where the truth is finite, lattice violated, shape or hygiene broken
+  wrong,         // beyond the hard bound, non-finite where the truth is finite, lattice violated,
+                 // shape or hygiene broken
   inconsistent,  // not what the declared arithmetic can do, by statistics
   nondeterministic,
   weak_test,  // the sentinels pass too: this case cannot tell right from wrong
@@ -31,7 +32,8 @@ struct TensorVerdict {
   std::string name;
   Shape shape;
   TensorStatistics stats;
-  std::string where;  // of the worst element: "t=63 (t mod 64 = 63), head 1, row 5"
+  std::string where;          // of the worst element: "t=63 (t mod 64 = 63), head 1, row 5"
+  std::string no_hard_bound;  // why stats.hard_ratio says nothing; empty when it does
 };
 
 struct Verdict {
@@ -64,11 +66,13 @@ struct JudgeRequest {
   bool diagnose = true;  // false: only accept or reject
   /// The exact lattice: bit equality is required, no statistics.
   bool exact = false;
+  /// The form that the candidate itself declares, where that differs from the model.
+  Form form = Form::recurrent;
 };
 
 /// What a correct candidate of this model would return, for `judge` and for properties.
 Expectation expectation_for(const ValidCase& c, const PrecisionModel& model,
-                            const JudgeRequest& request);
+                            const JudgeRequest& request, const RunResult& result);
 
 /// Judges what a candidate returned. `result.status` other than `ran` becomes its verdict.
 Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& result,

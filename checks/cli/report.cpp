@@ -1,0 +1,147 @@
+// `assay report`: pages about a trace or a gate box.
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "checks/cli/command.hpp"
+#include "checks/output/interrupt.hpp"
+#include "checks/output/json_output.hpp"
+#include "checks/output/progress.hpp"
+#include "reports/render/sha256.hpp"
+#include "reports/spectrum/spectrum.hpp"
+
+namespace assay::cli {
+namespace {
+
+namespace render = assay::render;
+
+struct ReportFlags {
+  std::string trace;
+  std::vector<std::string> boxes;
+  bool paper = false;
+  std::string out;
+  bool png = false, pdf = false, json = false;
+  int threads = 1;
+  int points = 100000;
+  int enclose = 0;
+  std::int64_t steps = 0;
+};
+
+/// The three panels of [MDN v1, Fig. 2]: one real eigenvalue, the disc, the right half of it.
+const std::vector<std::string> kPaperBoxes = {"gdn:alpha=0:1,beta=0:1",
+                                              "mdn:alpha=0:1,beta=0:1,mu=0:1,eta=0:2",
+                                              "mdn:coupled,s=1,log_mu=-1:0"};
+
+std::string command_line(const std::string& name, const ReportFlags& flags) {
+  std::string line = "assay report " + name;
+  if (!flags.trace.empty()) line += " --trace " + flags.trace;
+  for (const std::string& box : flags.boxes) line += " --box " + box;
+  if (flags.paper) line += " --paper";
+  if (flags.steps > 0) line += fmt::format(" --steps {}", flags.steps);
+  if (flags.enclose > 0) line += fmt::format(" --enclose {}", flags.enclose);
+  return line + " --out " + flags.out;
+}
+
+void check_source(const ReportFlags& flags) {
+  const bool boxes = !flags.boxes.empty() || flags.paper;
+  if (flags.trace.empty() == !boxes) {
+    throw InputError("one of --trace and --box must be given" +
+                     std::string(boxes ? ", not both" : ""));
+  }
+}
+
+/// Provenance, files, one line or JSON; the exit code.
+int deliver(render::Report report, const std::string& name, const ReportFlags& flags) {
+  auto& provenance = report.page.provenance;
+  provenance.emplace_back("program", "assay " ASSAY_VERSION);
+  provenance.emplace_back("command", command_line(name, flags));
+  if (!flags.trace.empty()) {
+    provenance.emplace_back("input", flags.trace);
+    provenance.emplace_back("sha256", render::sha256_of_file(flags.trace));
+  }
+  std::vector<std::string> written;
+  if (!flags.out.empty()) {
+    const Uninterrupted guard;
+    written = render::write_report(report, flags.out, {flags.png, flags.pdf});
+  }
+  if (flags.json) {
+    print_json(render::report_json(report));
+  } else {
+    fmt::print("{}: {}\n", report.page.verdict.word, report.page.verdict.sentence);
+    for (const std::string& file : written) fmt::print("  {}/{}\n", flags.out, file);
+  }
+  return static_cast<int>(report.outcome);
+}
+
+int run_spectrum(ReportFlags& flags) {
+  check_source(flags);
+  Progress progress("assay report spectrum");
+  if (!flags.trace.empty()) {
+    const reports::Trace trace(flags.trace);
+    reports::SpectrumOptions options;
+    options.threads = flags.threads;
+    options.most_steps = flags.steps;
+    options.enclose = flags.enclose;
+    options.progress = progress.callback();
+    const auto units = reports::trace_spectrum(trace, options);
+    render::Report report = reports::spectrum_report(trace, units, options);
+    progress.clear();
+    return deliver(std::move(report), "spectrum", flags);
+  }
+  std::vector<std::string> texts = flags.boxes;
+  if (flags.paper) texts.insert(texts.end(), kPaperBoxes.begin(), kPaperBoxes.end());
+  std::vector<reports::GateBox> boxes;
+  std::vector<reports::UnitSpectrum> results;
+  for (const std::string& text : texts) boxes.push_back(reports::parse_box(text));
+  for (const reports::GateBox& box : boxes) {
+    results.push_back(reports::box_spectrum(box, flags.points, 8));
+  }
+  render::Report report = reports::box_spectrum_report(boxes, results);
+  progress.clear();
+  return deliver(std::move(report), "spectrum", flags);
+}
+
+constexpr const char* kBoxHelp =
+    "gates without a model: mdn:alpha=0.9:1,beta=0:0.1,mu=0:0.7,eta=0:2, "
+    "mdn:coupled,s=0.5,mu=0:0.7 "
+    "(alpha <= 1/(1+s²eta²), beta <= the rest) or mdn:decoupled,... (beta <= 1-alpha)";
+
+void add_common(CLI::App& app, ReportFlags& flags) {
+  app.add_option("--trace", flags.trace, "case file (safetensors) of any length");
+  app.add_option("--out", flags.out, "folder for the page, SVG, CSV and JSON");
+  app.add_flag("--png", flags.png, "the figures as PNG too");
+  app.add_flag("--pdf", flags.pdf, "the figures as PDF too");
+  app.add_flag("--json", flags.json, "print the data as JSON");
+  add_threads(app, flags.threads);
+}
+
+}  // namespace
+
+Command add_report(CLI::App& parent) {
+  auto flags = std::make_shared<ReportFlags>();
+  CLI::App* app = parent.add_subcommand("report", "Pages about a trace or a gate box");
+  app->require_subcommand(1);
+  CLI::App* spectrum =
+      app->add_subcommand("spectrum", "Where the frozen eigenvalues lie, and what they hide");
+  add_common(*spectrum, *flags);
+  spectrum->add_option("--box", flags->boxes, kBoxHelp);
+  spectrum->add_flag("--paper", flags->paper, "the three boxes of the MDN paper's figure 2");
+  spectrum->add_option("--points", flags->points, "points per box")
+      ->check(CLI::Range(1, 100000000))
+      ->capture_default_str();
+  spectrum->add_option("--steps", flags->steps, "at most that many steps per head (0: all)")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40));
+  spectrum
+      ->add_option("--enclose", flags->enclose,
+                   "that many steps per head with certain bounds (Arb)")
+      ->check(CLI::Range(0, 1000000));
+  return {app, [=] {
+            if (flags->out.empty() && !flags->json) {
+              throw InputError("say where the report goes: --out FOLDER (or --json)");
+            }
+            if (spectrum->parsed()) return run_spectrum(*flags);
+            return static_cast<int>(kBadInput);
+          }};
+}
+
+}  // namespace assay::cli
