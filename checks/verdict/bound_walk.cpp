@@ -8,8 +8,8 @@ namespace assay {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-/// Covers the rounding of the nonnegative sums and products of one step, fewer than 2^20 deep.
-constexpr double kOutward = 1 + 0x1p-30;
+/// Covers the rounding of the nonnegative sums and products of one step, fewer than 2^26 deep.
+constexpr double kOutward = 1 + 0x1p-26;
 /// Roundings that a step of a kernel may have beyond those of the reference's.
 constexpr int kSpareRoundings = 2;
 
@@ -85,8 +85,8 @@ void BoundWalk::transition(std::int64_t t, bool transposed) {
         const Bounded& x = entries[b * size + i * order_ + j];
         const std::int64_t at = transposed ? j * order_ + i : i * order_ + j;
         A_[b][at] = x.v;
-        // |x - v| of a value that double itself computed.
-        radius_[b][at] = x.total() * kOutward;
+        // |x* - v| for every state between the true one and the kernel's.
+        radius_[b][at] = (x.total() + x.p) * kOutward;
       }
     }
   }

@@ -12,10 +12,10 @@ namespace assay {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-constexpr double kOutward = 1 + 0x1p-30;
+constexpr double kOutward = 1 + 0x1p-26;
 /// Beyond these the bound is refused: bytes of kept states of one unit, multiply-adds of all
-/// ellipsoids.
-constexpr double kMostBytes = 256 * 1048576.0, kMostWork = 4e10;
+/// ellipsoids, terms of one sum (kOutward covers 2^26).
+constexpr double kMostBytes = 256 * 1048576.0, kMostWork = 4e10, kMostTerms = 0x1p26;
 
 Format emulated(NumberFormat format) {
   switch (format) {
@@ -111,6 +111,7 @@ std::string too_large(const ValidCase& c, const std::vector<Unit>& units, StateB
   if (blocks == StateBlocks::rows) order = V, count = K;
   if (blocks == StateBlocks::whole) order = size = states * static_cast<double>(length(c, 'D'));
   if ((longest + 1) * size * 16 > kMostBytes) return "the states do not fit into 256 MiB";
+  if (steps * size > kMostTerms) return "sums over all steps are too long";
   const double work = steps * count * 1.5 * order * order * order * (gradients ? 2 : 1);
   if (work > kMostWork) return "the case is too large for matrices of every step";
   return "";
@@ -151,7 +152,9 @@ HardBounds hard_bound(const ValidCase& c, const PrecisionModel& model,
   const auto& forms = c.schema.forms;
   if (model.form != Form::recurrent &&
       std::find(forms.begin(), forms.end(), model.form) != forms.end()) {
-    return refused(c, request.gradients, "no derivation covers the chunk form");
+    return refused(c, request.gradients,
+                   model.form_declared ? "no derivation covers the chunk form"
+                                       : "the model does not declare its form");
   }
   const BoundModel declared_model = bound_model(model);
   const BoundScope scope(declared_model);

@@ -62,8 +62,11 @@ Bounded map(const Bounded& x, double y, double slope, double magnitude, double e
   return b;
 }
 
-double radius(const Bounded& x) { return 2 * x.total(); }
-/// The point of [x - radius, x + radius] nearest to zero, as a magnitude.
+/// Of an interval around v that holds x, x* and what is computed.
+double radius(const Bounded& x) {
+  return 2 * x.total() * (1 + 0x1p-26) + std::fabs(x.v) * kLibrary;
+}
+/// Its point nearest to zero, as a magnitude.
 double innermost(const Bounded& x) { return std::max(0.0, std::fabs(x.v) - radius(x)); }
 
 }  // namespace

@@ -90,7 +90,7 @@ class Bounded {
   /// e with the pending roundings settled; infinite where they do not converge.
   double error() const {
     if (r == 0) return e;
-    if (!(r < 1)) return std::numeric_limits<double>::infinity();
+    if (!(r < 0.9)) return std::numeric_limits<double>::infinity();  // nearer to 1, 1 - r is noise
     return e + r / (1 - r) * (M + e);
   }
   /// |computed - true|; infinite where an infinite bound met a zero.

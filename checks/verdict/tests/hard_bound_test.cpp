@@ -29,6 +29,7 @@ PrecisionModel model_named(const std::string& name) {
   }
   model.truncating_accumulator = name == "tf32 truncating";
   model.chunk = 8;  // sets the lengths of the cases
+  model.form_declared = true;
   return model;
 }
 
@@ -192,6 +193,8 @@ TEST_CASE("hard bound: what has no derivation has no bound, and a reason", "[har
   REQUIRE(none_of("mom") == "no derivation covers mom");
   model.form = Form::chunk;
   REQUIRE(none_of("gdn") == "no derivation covers the chunk form");
+  model.form_declared = false;
+  REQUIRE(none_of("gdn") == "the model does not declare its form");
   // An operation without a chunk form has only the one that is covered.
   const ValidCase gla = check_cases(find_operation("gla"), model, 3)[0].valid;
   REQUIRE(hard_bound(gla, model, {}).at("o").none.empty());
