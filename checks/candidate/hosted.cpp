@@ -107,6 +107,11 @@ class HostedCandidate : public Candidate {
       const bool fits = model.input == asked_.input;
       if (!info_.model || (fits && info_.model->input != asked_.input)) info_.model = model;
     }
+    if (info_.model && form_.form != "any") {  // asked for one form, it computes no other
+      info_.model->form = parse_form(form_.form);
+      info_.model->form_declared = true;
+      if (form_.chunk > 0) info_.model->chunk = static_cast<int>(form_.chunk);
+    }
   }
 
   bool can_backward(const std::string& op) const {

@@ -19,6 +19,7 @@
 #include "reference/case/text.hpp"
 #include "reference/case/validate.hpp"
 #include "reference/oracle/registry.hpp"
+#include "reports/validation/check_page.hpp"
 
 namespace assay::cli {
 namespace {
@@ -31,27 +32,12 @@ struct CheckFlags {
   std::string budget = "60s";
   std::uint64_t seed = 1;
   bool no_gradients = false;
-  std::string json, junit, sarif, failures;
+  std::string json, junit, sarif, html, failures;
   bool github = false;
   int only = 0;
   double time_limit = 60;
   int threads = 1;
 };
-
-/// "60s", "90", "2m" in seconds.
-double parse_budget(const std::string& text) {
-  std::string digits = text;
-  double unit = 1;
-  if (!digits.empty() && (digits.back() == 's' || digits.back() == 'm' || digits.back() == 'h')) {
-    unit = digits.back() == 'm' ? 60 : digits.back() == 'h' ? 3600 : 1;
-    digits.pop_back();
-  }
-  const std::optional<double> value = parse_real(digits);
-  if (!value || !(*value > 0) || !(*value < 1e7)) {
-    throw InputError("budget '" + text + "': a time like 60s, 2m or 1h");
-  }
-  return *value * unit;
-}
 
 /// A file of results may hold the inputs too; `judge` takes both from it.
 Case inputs_of(const std::string& path) {
@@ -102,7 +88,7 @@ std::string replay_line(const CheckFlags& flags, const Verdict& verdict) {
 int run_check(const CheckFlags& flags) {
   CheckRequest request;
   request.operations = flags.operations;
-  request.budget_seconds = parse_budget(flags.budget);
+  request.budget_seconds = parse_duration(flags.budget);
   request.seed = flags.seed;
   request.threads = flags.threads;
   request.gradients = !flags.no_gradients;
@@ -145,8 +131,10 @@ int run_check(const CheckFlags& flags) {
     model.chunk = own->chunk;
     model.form_declared = own->form_declared;
   }
+  CheckPictures pictures;
   request.observe = [&](Verdict& verdict, const Evidence& evidence) {
     verdict.replay = replay_line(flags, verdict);
+    if (!flags.html.empty()) pictures.add(verdict, evidence);
     if (flags.failures.empty() || !is_finding(verdict.kind)) return;
     const std::string folder = write_failure(flags.failures, verdict, evidence, model,
                                              absolute_candidate(flags.candidate));
@@ -177,6 +165,9 @@ int run_check(const CheckFlags& flags) {
   write(flags.json, check_json(report).dump() + "\n");
   write(flags.junit, check_junit(report));
   write(flags.sarif, check_sarif(report).dump(1) + "\n");
+  if (!flags.html.empty()) {
+    write(flags.html, render::render_page(check_page(report, pictures, invocation())));
+  }
   const std::string text =
       flags.json == "-" ? "" : check_text(report) + (flags.github ? check_github(report) : "");
   std::fwrite(text.data(), 1, text.size(), stdout);
@@ -189,6 +180,7 @@ void add_formats(CLI::App& app, CheckFlags& flags) {
   app.add_option("--junit", flags.junit, "write JUnit XML here");
   app.add_option("--sarif", flags.sarif, "write SARIF here");
   app.add_flag("--github", flags.github, "print GitHub annotations");
+  app.add_option("--html", flags.html, "write a page with pictures here");
   app.add_option("--failures", flags.failures, "write a folder for every finding into this one");
   add_threads(app, flags.threads);
 }

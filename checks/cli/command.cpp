@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "reference/case/safetensors.hpp"
+#include "reference/case/text.hpp"
 #include "reference/oracle/registry.hpp"
 
 namespace assay::cli {
@@ -17,6 +18,25 @@ void add_threads(CLI::App& app, int& threads) {
   app.add_option("--threads", threads, "threads; the result does not depend on them")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+}
+
+std::string& invocation() {
+  static std::string line;
+  return line;
+}
+
+double parse_duration(const std::string& text) {
+  std::string digits = text;
+  double unit = 1;
+  if (!digits.empty() && (digits.back() == 's' || digits.back() == 'm' || digits.back() == 'h')) {
+    unit = digits.back() == 'm' ? 60 : digits.back() == 'h' ? 3600 : 1;
+    digits.pop_back();
+  }
+  const std::optional<double> value = parse_real(digits);
+  if (!value || !(*value > 0) || !(*value < 1e7)) {
+    throw InputError("'" + text + "' is no time; give one like 60s, 2m or 1h");
+  }
+  return *value * unit;
 }
 
 bool looks_like_file(const std::string& text) {

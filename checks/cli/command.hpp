@@ -32,6 +32,12 @@ Command add_judge(CLI::App& parent);
 Command add_report(CLI::App& parent);
 Command add_verify(CLI::App& parent);
 
+/// The command line as it was typed, for reports.
+std::string& invocation();
+
+/// "60s", "90", "2m" or "1h" in seconds; throws InputError.
+double parse_duration(const std::string& text);
+
 /// Adds --threads, by default all cores.
 void add_threads(CLI::App& app, int& threads);
 

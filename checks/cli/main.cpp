@@ -11,6 +11,7 @@
 
 #include "checks/cli/command.hpp"
 #include "checks/faults/candidate.hpp"
+#include "checks/output/failure_folder.hpp"
 #include "checks/output/interrupt.hpp"
 #include "reference/case/tensor.hpp"
 
@@ -55,6 +56,8 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is then an error of the write
   assay::register_emulated_candidates();
   int code = kUndecided;
+  invocation() = "assay";
+  for (int i = 1; i < argc; ++i) invocation() += " " + assay::shell_word(argv[i]);
   try {
     code = run(argc, argv);
   } catch (const assay::InputError& error) {

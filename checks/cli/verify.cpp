@@ -9,10 +9,14 @@
 #include "checks/cli/command.hpp"
 #include "checks/gradcheck/gradcheck.hpp"
 #include "checks/output/decimal.hpp"
+#include "checks/output/interrupt.hpp"
 #include "checks/output/json_output.hpp"
 #include "checks/output/progress.hpp"
+#include "checks/verdict/check.hpp"
+#include "reference/case/file_io.hpp"
 #include "reference/oracle/certify.hpp"
 #include "reference/oracle/registry.hpp"
+#include "reports/validation/check_page.hpp"
 
 namespace assay::cli {
 namespace {
@@ -26,9 +30,12 @@ constexpr int kConfirmedDigits = 30;
 struct VerifyFlags {
   std::string samples;
   std::uint64_t seed = 1;
+  std::string html = "assay-verify.html";
   bool json = false;
   int threads = 1;
 };
+
+constexpr double kSecondsPerOperation = 2;
 
 struct Line {
   std::string what;
@@ -134,6 +141,136 @@ Line sample_line(const fs::path& file, const VerifyFlags& flags, const Report& r
   return line;
 }
 
+/// A built-in plug-in under one precision model: one line per operation, pictures for the page.
+class KernelCheck {
+ public:
+  KernelCheck(const std::string& spec, const std::string& model, const VerifyFlags& flags)
+      : spec_(spec), model_(preset_model(model)), flags_(flags) {
+    RunLimits limits;
+    candidate_ = open_candidate(spec, model_, limits);
+    if (const auto& own = candidate_->info().model) {
+      model_.form = own->form;
+      model_.chunk = own->chunk;
+      model_.form_declared = own->form_declared;
+    }
+    report_.candidate = candidate_->info().name;
+    report_.model = model_;
+  }
+
+  const std::vector<std::string>& operations() const { return candidate_->info().operations; }
+
+  std::string name(const std::string& op) const {
+    return fmt::format("{} {} {}", spec_, model_.name, op);
+  }
+
+  Line line(const std::string& op, const Report& report_to) {
+    CheckRequest request;
+    request.operations = {op};
+    request.budget_seconds = kSecondsPerOperation;
+    request.seed = flags_.seed;
+    request.threads = flags_.threads;
+    request.observe = [&](Verdict& verdict, const Evidence& evidence) {
+      verdict.replay = fmt::format("assay check {} --candidate {} --model {} --seed {} --only {}",
+                                   op, spec_, model_.name, flags_.seed, verdict.number);
+      pictures_.add(verdict, evidence);
+    };
+    request.progress = report_to;
+    const CheckReport one = check(*candidate_, model_, request);
+    Line line;
+    line.what = name(op);
+    std::map<VerdictKind, int> counts;
+    double z = 0;
+    for (const Verdict& v : one.verdicts) {
+      ++counts[v.kind];
+      for (const TensorVerdict& t : v.tensors) z = std::max(z, t.stats.max_z);
+      if (!is_finding(v.kind) || line.failed) continue;
+      line.failed = true;
+      line.more.push_back(v.case_line + ": " + v.sentence);
+      line.more.push_back("replay: " + v.replay);
+    }
+    line.nothing = counts[VerdictKind::pass] == 0 && !line.failed;
+    line.detail = fmt::format("largest z {:.3g};", z);
+    for (const auto& [kind, count] : counts) {
+      if (count > 0) line.detail += fmt::format(" {} {}", count, verdict_name(kind));
+    }
+    report_.verdicts.insert(report_.verdicts.end(), one.verdicts.begin(), one.verdicts.end());
+    return line;
+  }
+
+  std::vector<render::Section> sections() const {
+    std::vector<render::Section> all = check_sections(report_, pictures_);
+    for (render::Section& section : all) section.title = name(section.title);
+    return all;
+  }
+
+ private:
+  std::string spec_;
+  PrecisionModel model_;
+  const VerifyFlags& flags_;
+  std::unique_ptr<Candidate> candidate_;
+  CheckReport report_;
+  CheckPictures pictures_;
+};
+
+/// The plug-ins that this program brings along and that this machine can run; why not, otherwise.
+std::vector<std::unique_ptr<KernelCheck>> built_in_kernels(const VerifyFlags& flags,
+                                                           std::vector<std::string>& missing) {
+  std::vector<std::unique_ptr<KernelCheck>> all;
+  for (const char* spec : {"cpu", "cuda"}) {
+    for (const char* model : {"fp32", "bf16"}) {
+      try {
+        all.push_back(std::make_unique<KernelCheck>(spec, model, flags));
+      } catch (const InputError& error) {
+        missing.push_back(fmt::format("{} kernels were not checked: {}", spec, error.what()));
+        break;
+      }
+    }
+  }
+  return all;
+}
+
+std::string line_status(const Line& line);
+
+render::Page verify_page(const std::vector<Line>& lines,
+                         const std::vector<std::unique_ptr<KernelCheck>>& kernels,
+                         const std::vector<std::string>& missing) {
+  render::Page page;
+  page.title = "assay verify";
+  page.subtitle = "every adjoint, every built-in kernel that runs here, every sample";
+  render::Table table{
+      "Everything that was done", {{"status"}, {"what"}, {"seconds", true}, {"result"}}, {}};
+  int failed = 0;
+  for (const Line& line : lines) {
+    failed += line.failed;
+    const render::Tone tone = line.failed    ? render::Tone::bad
+                              : line.nothing ? render::Tone::warn
+                                             : render::Tone::good;
+    table.rows.push_back({render::Cell(line_status(line), tone), line.what,
+                          fmt::format("{:.1f}", line.seconds), line.detail});
+  }
+  page.verdict = failed != 0
+                     ? render::Headline{render::Tone::bad, "FAILED",
+                                        fmt::format("{} of {} failed.", failed, lines.size())}
+                     : render::Headline{render::Tone::good, "PASS",
+                                        fmt::format("All {} are well.", lines.size())};
+  page.sections = {{"Summary", {table}}};
+  if (!missing.empty()) page.sections[0].blocks.push_back(render::Notes{missing});
+  std::vector<std::string> more;
+  for (const Line& line : lines) {
+    for (const std::string& text : line.more) more.push_back(line.what + ": " + text);
+  }
+  if (!more.empty()) page.sections[0].blocks.push_back(render::Notes{more});
+  for (const auto& kernel : kernels) {
+    for (render::Section& section : kernel->sections()) {
+      // Closed at first: there are many.
+      render::Details details{"pictures and cases", std::move(section.blocks)};
+      page.sections.push_back({section.title, {std::move(details)}});
+    }
+  }
+  page.provenance = {{"program", "assay " ASSAY_VERSION}, {"command", invocation()}};
+  return page;
+}
+
 template <class Work>
 Line timed(const std::string& what, const Work& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -195,8 +332,12 @@ int run_verify(const VerifyFlags& flags) {
   const std::vector<fs::path> files = sample_files(samples_folder(flags.samples));
   if (files.empty()) throw InputError("the folder of samples holds no *.safetensors");
   std::vector<Line> lines;
+  std::vector<std::string> missing;
+  const auto kernels = built_in_kernels(flags, missing);
   Progress progress("assay verify");
-  const double total = static_cast<double>(operations().size() + files.size());
+  std::size_t count = operations().size() + files.size();
+  for (const auto& kernel : kernels) count += kernel->operations().size();
+  const double total = static_cast<double>(count);
   const Report report_to = [&](double share, const std::string& what) {
     progress.update((static_cast<double>(lines.size()) + share) / total, what);
   };
@@ -213,17 +354,39 @@ int run_verify(const VerifyFlags& flags) {
     add(timed("sample " + file.stem().string(),
               [&] { return sample_line(file, flags, report_to); }));
   }
-  return finish(lines, flags);
+  for (const auto& kernel : kernels) {
+    for (const std::string& op : kernel->operations()) {
+      add(timed(kernel->name(op), [&] { return kernel->line(op, report_to); }));
+    }
+  }
+  progress.clear();
+  if (!flags.json) {
+    for (const std::string& text : missing) fmt::print("note    {}\n", text);
+  }
+  std::string report;
+  if (!flags.html.empty()) {
+    try {
+      const Uninterrupted guard;
+      write_file_atomic(flags.html, render::render_page(verify_page(lines, kernels, missing)));
+      report = flags.html;
+    } catch (const render::RenderError& error) {
+      fmt::print(stderr, "assay: no report was written: {}\n", error.what());
+    }
+  }
+  const int code = finish(lines, flags);
+  if (!flags.json && !report.empty()) fmt::print("report: {}\n", fs::absolute(report).string());
+  return code;
 }
 
 }  // namespace
 
 Command add_verify(CLI::App& parent) {
   auto flags = std::make_shared<VerifyFlags>();
-  CLI::App* app =
-      parent.add_subcommand("verify", "The main job: every adjoint, every sample, one summary");
+  CLI::App* app = parent.add_subcommand(
+      "verify", "The main job: every adjoint, every built-in kernel, every sample, one report");
   app->add_option("--samples", flags->samples, "folder of sample cases");
   app->add_option("--seed", flags->seed, "seed of the gradient checks")->capture_default_str();
+  app->add_option("--html", flags->html, "the page to write; empty: none")->capture_default_str();
   app->add_flag("--json", flags->json, "print JSON");
   add_threads(*app, flags->threads);
   return {app, [flags] { return run_verify(*flags); }};

@@ -149,18 +149,21 @@ ErrorBound returned(const std::vector<Bounded>& values, NumberFormat format) {
 
 HardBounds hard_bound(const ValidCase& c, const PrecisionModel& model,
                       const HardBoundRequest& request) {
-  const auto& forms = c.schema.forms;
-  if (model.form != Form::recurrent &&
-      std::find(forms.begin(), forms.end(), model.form) != forms.end()) {
-    return refused(c, request.gradients,
-                   model.form_declared ? "no derivation covers the chunk form"
-                                       : "the model does not declare its form");
-  }
   const BoundModel declared_model = bound_model(model);
   const BoundScope scope(declared_model);
   std::string why;
   const auto engine = bounded_engine(c, why);
   if (!engine) return refused(c, request.gradients, why);
+  // The fast-weight family is often computed in chunks, also where the reference does not; the
+  // others go step by step in any case.
+  if (engine->blocks == StateBlocks::columns) {
+    if (!model.form_declared) {
+      return refused(c, request.gradients, "the model does not declare its form");
+    }
+    if (model.form != Form::recurrent) {
+      return refused(c, request.gradients, "no derivation covers the chunk form");
+    }
+  }
   const std::vector<Unit> units = make_units(c, engine->recurrence->splits_columns());
   why = too_large(c, units, engine->blocks, request.gradients);
   if (!why.empty()) return refused(c, request.gradients, why);

@@ -308,7 +308,11 @@ render::Page check_page(const CheckReport& report, const CheckPictures& pictures
     page.verdict = {Tone::warn, "NOTHING JUDGED", "No case could be run and judged."};
   }
   page.sections = check_sections(report, pictures);
-  render::Section about{"Precision model", {render::Code{model_json(report.model)}}};
+  std::string model = model_json(report.model);
+  for (std::size_t at = 0; (at = model.find(",\"", at)) != std::string::npos; at += 2) {
+    model.replace(at, 1, ",\n ");
+  }
+  render::Section about{"Precision model", {render::Code{model}}};
   if (!report.skipped.empty()) {
     about.blocks.push_back(render::Paragraph{"Not run:"});
     about.blocks.push_back(render::Notes{report.skipped});
