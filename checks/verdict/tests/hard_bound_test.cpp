@@ -104,7 +104,7 @@ TEST_CASE("hard bound: long sequences, normalised keys, corrected queries", "[ha
     request.dtype = DType::F32;
     request.seed = 5;
     const ValidCase c = made(request);
-    const PrecisionModel model = preset_model("fp32");
+    const PrecisionModel model = model_named("fp32");
     const HardBounds bounds = hard_bound(c, model, {});
     const Closest found = attack(c, model, bounds, 3, 6);
     CAPTURE(l.op, l.shape, found.where, found.ratio);
@@ -127,7 +127,7 @@ TEST_CASE("hard bound: it is nearly reached where there is one way only", "[hard
   for (auto& [name, tensor] : c.data.tensors) {
     for (double& x : tensor.values) x = std::fabs(x);
   }
-  const PrecisionModel model = preset_model("fp32");
+  const PrecisionModel model = model_named("fp32");
   HardBounds bounds = hard_bound(c, model, {false, 1, {}});
   Hostility up;
   up.direction = RoundingDirection::up;
