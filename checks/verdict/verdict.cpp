@@ -105,7 +105,7 @@ void try_sentinels(const ValidCase& c, const PrecisionModel& model, const Expect
   PrecisionModel weak = model;
   weak.state = coarser;
   const ExpectationRequest again{
-      request.gradients, Noisy::kLanes, request.seed + 77, request.threads, {}};
+      request.gradients, Noisy::kLanes, request.seed + 77, request.threads, {}, true};
   bool seen = false;
   const Expectation coarse = expect(c, weak, again);
   for (const auto& [name, e] : expectation) {
