@@ -10,6 +10,7 @@
 #include "reference/recurrences/hgrn2.hpp"
 #include "reference/recurrences/kda.hpp"
 #include "reference/recurrences/linear_attention.hpp"
+#include "reference/recurrences/lstm.hpp"
 #include "reference/recurrences/m2rnn.hpp"
 #include "reference/recurrences/mdn.hpp"
 #include "reference/recurrences/retention.hpp"
@@ -116,6 +117,10 @@ constexpr Entry kEntries[] = {
     {"gru",
      [](const ValidCase&) -> std::unique_ptr<BoundedEngine> {
        return std::make_unique<CellEngine<Gru>>();
+     }},
+    {"lstm",
+     [](const ValidCase&) -> std::unique_ptr<BoundedEngine> {
+       return std::make_unique<CellEngine<Lstm>>();
      }},
 };
 

@@ -83,6 +83,37 @@ struct Lstm : StepOperation<Lstm> {
     cell_affine_adjoint(4, D, E, in(w_ih), in(x), d_a, d_in(w_ih), d_in(b_ih), d_in(x));
     cell_affine_adjoint(4, D, D, in(w_hh), h_prev, d_a, d_in(w_hh), d_in(b_hh), d_h);
   }
+
+  // On the stacked (h, c): the rows of c, diag(slopes) W_h. and diag(f); those of h, o (1-t²) times
+  // the rows of c, and t o(1-o) W_ho.
+  template <class Real>
+  static std::int64_t transition(Context<Real>& ctx, const Block<Real>& in, const Real* state_prev,
+                                 std::vector<Real>& A) {
+    const std::int64_t D = ctx.size('D'), n = 2 * D;
+    std::vector<Real> state(state_prev, state_prev + n), saved(5 * D);
+    const bool readout = ctx.readout;
+    ctx.readout = false;
+    step(ctx, in, state.data(), in, saved.data());
+    ctx.readout = readout;
+    const Real *i = saved.data(), *f = i + D, *g = f + D, *o = g + D, *t = o + D;
+    const Real *c_prev = state_prev + D, *W = in(w_hh);
+    A.assign(n * n, Real(0));
+    for (std::int64_t j = 0; j < D; ++j) {
+      const Real by_i = g[j] * i[j] * (Real(1) - i[j]);
+      const Real by_f = c_prev[j] * f[j] * (Real(1) - f[j]);
+      const Real by_g = i[j] * (Real(1) - g[j] * g[j]);
+      const Real by_o = t[j] * o[j] * (Real(1) - o[j]);
+      const Real by_c = o[j] * (Real(1) - t[j] * t[j]);
+      for (std::int64_t l = 0; l < D; ++l) {
+        Real& d_c = A[(D + j) * n + l];
+        d_c = by_i * W[j * D + l] + by_f * W[(D + j) * D + l] + by_g * W[(2 * D + j) * D + l];
+        A[j * n + l] = by_c * d_c + by_o * W[(3 * D + j) * D + l];
+      }
+      A[(D + j) * n + D + j] = f[j];
+      A[j * n + D + j] = by_c * f[j];
+    }
+    return n;
+  }
 };
 
 }  // namespace assay

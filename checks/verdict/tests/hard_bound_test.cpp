@@ -18,7 +18,7 @@ namespace {
 
 const std::vector<std::string> kCovered = {
     "linear_attention",    "retention", "ssd",   "gla", "hgrn2", "delta", "gdn", "kda", "comba",
-    "gated_delta_product", "mdn",       "m2rnn", "rnn", "gru"};
+    "gated_delta_product", "mdn",       "m2rnn", "rnn", "gru",   "lstm"};
 
 PrecisionModel model_named(const std::string& name) {
   PrecisionModel model = preset_model(name.substr(0, 4));
