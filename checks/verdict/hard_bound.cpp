@@ -164,7 +164,8 @@ HardBounds hard_bound(const ValidCase& c, const PrecisionModel& model,
       return refused(c, request.gradients, "no derivation covers the chunk form");
     }
   }
-  const std::vector<Unit> units = make_units(c, engine->recurrence->splits_columns());
+  // Whole heads: a sum over columns may be taken in any order, all columns at once.
+  const std::vector<Unit> units = make_units(c, false);
   why = too_large(c, units, engine->blocks, request.gradients);
   if (!why.empty()) return refused(c, request.gradients, why);
 
