@@ -113,6 +113,7 @@ Json verdict_json(const Verdict& v) {
           {"case", v.case_line},
           {"sentence", v.sentence},
           {"cause", v.cause},
+          {"blamed", v.blamed},
           {"tensors", tensors},
           {"filters", filters},
           {"structure", structures},

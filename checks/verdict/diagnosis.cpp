@@ -25,8 +25,15 @@ double root_mean_square(const std::vector<double>& v, std::size_t first, std::si
 
 FilterResult filter(const Expectation& expectation,
                     const std::map<std::string, std::vector<double>>& weight,
-                    const ErrorTensors& error, double error_energy, const Direction& direction) {
-  FilterResult r{direction.id, direction.is_fault, 0, 0, 0, direction.allowed};
+                    const ErrorTensors& error, double error_energy, double noise_energy,
+                    const Direction& direction) {
+  FilterResult r;
+  r.id = direction.id;
+  r.is_fault = direction.is_fault;
+  r.allowed = direction.allowed;
+  r.energy = error_energy;
+  r.noise_energy = noise_energy;
+  r.left = error_energy;
   double dd = 0, ed = 0;
   std::vector<double> lane_ed;
   const ExpectedTensor* any = nullptr;
@@ -53,6 +60,7 @@ FilterResult filter(const Expectation& expectation,
                                          }) /
                      dd;
   r.explained = error_energy > 0 ? ed * ed / dd / error_energy : 0;
+  r.left = direction.is_fault ? error_energy - 2 * ed + dd : error_energy - ed * ed / dd;
   return r;
 }
 
@@ -64,18 +72,52 @@ double FilterResult::significance() const {
   return standard_error > 0 ? beyond / standard_error : 1e300;
 }
 
+Blame blame(const std::vector<FilterResult>& filters) {
+  constexpr double kSize = 0.25, kStandardErrors = 5;  // how far a fault may be from its own size
+  constexpr double kShare = 0.2, kNoise = 1.5;         // what may be left of the error
+  constexpr double kSame = 1.5;                        // how much more the same function may leave
+  const auto fits = [&](const FilterResult& r) {
+    if (!(r.significance() > kFilterThreshold)) return false;
+    if (r.is_fault &&
+        !(std::fabs(r.coefficient - 1) <= std::max(kSize, kStandardErrors * r.standard_error))) {
+      return false;
+    }
+    return r.left <= std::max(kShare * r.energy, kNoise * r.noise_energy);
+  };
+  const FilterResult* best = nullptr;
+  for (const FilterResult& r : filters) {
+    if (fits(r) && (!best || r.left < best->left)) best = &r;
+  }
+  Blame result;
+  if (!best) return result;
+  result.on.push_back(*best);
+  if (!best->is_fault) return result;
+  for (const FilterResult& r : filters) {
+    const double close = kSame * std::max(best->left, 0.0) + 1e-12 * best->energy;
+    const bool same_size =
+        std::fabs(r.coefficient - best->coefficient) <= 1e-6 + kStandardErrors * r.standard_error;
+    if (&r != best && r.is_fault && fits(r) && r.left <= close && same_size) {
+      result.on.push_back(r);
+    }
+  }
+  return result;
+}
+
 std::vector<FilterResult> matched_filters(const Expectation& expectation, const ErrorTensors& error,
                                           const std::vector<Direction>& directions, int threads) {
   std::map<std::string, std::vector<double>> weight;
-  double energy = 0;
+  double energy = 0, noise = 0;
   for (const auto& [name, e] : expectation) {
     weight[name] = weights(e);
     const std::vector<double>& err = error.at(name);
-    for (std::size_t i = 0; i < err.size(); ++i) energy += weight[name][i] * err[i] * err[i];
+    for (std::size_t i = 0; i < err.size(); ++i) {
+      energy += weight[name][i] * err[i] * err[i];
+      noise += weight[name][i] > 0;
+    }
   }
   std::vector<FilterResult> results(directions.size());
   parallel_for(static_cast<std::int64_t>(directions.size()), threads, [&](std::int64_t i) {
-    results[i] = filter(expectation, weight, error, energy, directions[i]);
+    results[i] = filter(expectation, weight, error, energy, noise, directions[i]);
   });
   const auto significant = [](const FilterResult& r) {
     return r.significance() > kFilterThreshold;

@@ -28,8 +28,20 @@ struct FilterResult {
   double standard_error = 0;  // from the same statistic over the lanes
   double explained = 0;       // share of the error's weighted energy
   double allowed = 0;
+  /// Energies in units of σ²: of the error, of correct noise, and of what the direction leaves of
+  /// the error; a fault at its own size, anything else at the best coefficient.
+  double energy = 0, noise_energy = 0, left = 0;
   double significance() const;  // (|coefficient| - allowed) / standard_error, at least 0
 };
+
+/// What an error is blamed on. Several faults where they are one and the same function of the case.
+struct Blame {
+  std::vector<FilterResult> on;  // empty: nothing known fits
+};
+
+/// The known direction that leaves least of the error, if what it leaves is noise or a small share.
+/// A fault must have its own size: half of it is something else.
+Blame blame(const std::vector<FilterResult>& filters);
 
 /// One group of elements with a mean (or mean square) that stands out.
 struct StructureFinding {
@@ -45,9 +57,9 @@ struct StructureFinding {
 /// with probability below 10^-6 by a correct candidate of the declared precision.
 inline constexpr double kStructureThreshold = 8, kFilterThreshold = 7;
 
-/// Directions of every applicable fault, gate and constant of the case.
+/// Directions of every applicable fault (but those in `without`), gate and constant of the case.
 std::vector<Direction> directions(const ValidCase& c, const PrecisionModel& model, bool gradients,
-                                  int threads);
+                                  int threads, const std::vector<std::string>& without = {});
 
 /// Sorted by explained share among the significant ones, then by significance.
 std::vector<FilterResult> matched_filters(const Expectation& expectation, const ErrorTensors& error,

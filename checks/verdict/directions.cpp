@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "checks/faults/fault.hpp"
@@ -47,12 +48,14 @@ Problem<double> scaled(const ValidCase& c, const std::string& name, bool is_log)
 }  // namespace
 
 std::vector<Direction> directions(const ValidCase& c, const PrecisionModel& model, bool gradients,
-                                  int threads) {
+                                  int threads, const std::vector<std::string>& without) {
   const RunOptions run{Form::recurrent, gradients, 1, {}};
   const Result<double> base = evaluate<double>(lift<double>(c), run);
   std::vector<const Fault*> applicable;
   for (const Fault* fault : faults()) {
-    if (fault->applies(c)) applicable.push_back(fault);
+    const bool left_out =
+        std::find(without.begin(), without.end(), fault->info().id) != without.end();
+    if (!left_out && fault->applies(c)) applicable.push_back(fault);
   }
   std::vector<Direction> all(applicable.size());
   parallel_for(static_cast<std::int64_t>(applicable.size()), threads, [&](std::int64_t i) {

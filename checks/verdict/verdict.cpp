@@ -139,30 +139,30 @@ void judge_exactly(const Expectation& expectation, const RunResult& result, std:
 void explain(const ValidCase& c, const PrecisionModel& model, const Expectation& expectation,
              const ErrorTensors& error, const JudgeRequest& request, std::int64_t chunk,
              Verdict& verdict) {
-  const auto all =
-      matched_filters(expectation, error, directions(c, model, request.gradients, request.threads),
-                      request.threads);
+  const auto all = matched_filters(
+      expectation, error, directions(c, model, request.gradients, request.threads, request.without),
+      request.threads);
   for (const FilterResult& r : all) {
     if (r.significance() > kFilterThreshold) verdict.filters.push_back(r);
   }
   verdict.structures = structure(expectation, error, chunk);
   if (verdict.structures.size() > 8) verdict.structures.resize(8);
-  if (verdict.filters.empty()) return;
-  // A known fault is named only when it is (nearly) the whole error, at its own size.
-  for (const FilterResult& r : verdict.filters) {
-    if (r.is_fault && r.explained > 0.8 && std::fabs(r.coefficient - 1) < 0.25) {
-      verdict.cause =
-          fmt::format("{:.0f} % of the error is {} (coefficient {:.3f} ± {:.1e})",
-                      100 * std::min(r.explained, 1.0), r.id, r.coefficient, r.standard_error);
-      return;
+  const Blame found = blame(verdict.filters);
+  if (found.on.empty()) return;
+  for (const FilterResult& r : found.on) verdict.blamed.push_back(r.id);
+  const FilterResult& r = found.on[0];
+  const double share = 100 * std::clamp(r.explained, 0.0, 1.0);
+  if (r.is_fault) {
+    verdict.cause = fmt::format("{:.0f} % of the error is {} (coefficient {:.3f} ± {:.1e})", share,
+                                r.id, r.coefficient, r.standard_error);
+    for (std::size_t i = 1; i < found.on.size(); ++i) {
+      verdict.cause += (i == 1 ? "; in this case the same as " : ", ") + found.on[i].id;
     }
-    if (!r.is_fault && r.explained > 0.5) {
-      verdict.cause =
-          fmt::format("effective {} too {} by {:.2e} ± {:.0e} relative ({:.0f} % of the error)",
-                      r.id.substr(r.id.find(' ') + 1), r.coefficient < 0 ? "small" : "large",
-                      std::fabs(r.coefficient), r.standard_error, 100 * std::min(r.explained, 1.0));
-      return;
-    }
+  } else {
+    verdict.cause =
+        fmt::format("effective {} too {} by {:.2e} ± {:.0e} relative ({:.0f} % of the error)",
+                    r.id.substr(r.id.find(' ') + 1), r.coefficient < 0 ? "small" : "large",
+                    std::fabs(r.coefficient), r.standard_error, share);
   }
 }
 

@@ -42,7 +42,8 @@ struct Verdict {
   int number = 0;         // of the case in its operation's list, from 1; 0 for a case from a file
   std::string case_line;  // "mdn B=1,T=65,H=2,K=8,V=8 bf16 … seed=31"
   std::string sentence;   // what is wrong, in one sentence
-  std::string cause;      // probable cause, empty when none is known
+  std::vector<std::string> blamed;  // ids of what the error is blamed on; several: one function
+  std::string cause;                // probable cause, empty when none is known
   std::vector<TensorVerdict> tensors;
   std::vector<FilterResult> filters;         // the significant ones, best first
   std::vector<StructureFinding> structures;  // strongest first, at most 8
@@ -63,7 +64,8 @@ struct JudgeRequest {
   int threads = 1;
   int lanes = 64;
   std::uint64_t seed = 1;
-  bool diagnose = true;  // false: only accept or reject
+  bool diagnose = true;                   // false: only accept or reject
+  std::vector<std::string> without = {};  // faults not to be considered as causes
   /// The exact lattice: bit equality is required, no statistics.
   bool exact = false;
   /// The form that the candidate itself declares, where that differs from the model.
