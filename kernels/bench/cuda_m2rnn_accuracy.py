@@ -20,7 +20,7 @@ import torch
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cuda_plugin import Plugin
 
-OUTPUTS, GRADIENTS = ("y", "h_final"), ("q", "k", "v", "w", "f", "w_residual", "h0")
+OUTPUTS, GRADIENTS = ("y", "h_final"), (*"qkvwfxab", "w_residual", "h0")
 
 
 def truth(x, cotangents, clip=None):
@@ -108,7 +108,7 @@ def inputs(shape, dtype, gate, seed, scale=0.7, optional=True):
 
 def run(plugin, x, cotangents, op="m2rnn", **options):
     B, T = x["q"].shape[:2]
-    N = max(x["q"].shape[2], x["k"].shape[2], x["v"].shape[2], x["w"].shape[0], x["f"].shape[2])
+    N = max([x[n].shape[2] for n in "qkvfx" if n in x] + [x["w"].shape[0]])
     K, V = x["q"].shape[3], x["v"].shape[3]
     poison = lambda t: t.fill_(float("nan"))
     outputs = {"y": poison(torch.empty(B, T, N, V, dtype=x["v"].dtype, device="cuda")),
@@ -156,6 +156,67 @@ def cases(quick):
         yield dict(B=2, T=1000, N=84, K=64, V=16, heads={"q": 1, "k": 1}), dtype, "sigmoid(normal)", {}
 
 
+def fused_gate(plugin, dtype):
+    """f = exp(-a softplus(x + b)) computed in the kernel, and its gradients."""
+    x, cotangents = inputs(dict(B=2, T=300, N=4, K=64, V=16, heads={"q": 1, "f": 2}), dtype,
+                           "sigmoid(normal)", 5)
+    logit = torch.randn(x["f"].shape, device="cuda").to(dtype)
+    a, b = torch.rand(2, device="cuda").to(dtype), torch.randn(1, device="cuda").to(dtype)
+    leaves = [t.double().requires_grad_() for t in (logit, a, b)]
+    f = torch.exp(-leaves[1] * torch.nn.functional.softplus(leaves[0] + leaves[2]))
+    exact = truth({**x, "f": f.detach()}, cotangents)
+    f.backward(exact.pop("d_f"))
+    exact.update({"d_x": leaves[0].grad, "d_a": leaves[1].grad, "d_b": leaves[2].grad})
+    given = {n: t for n, t in x.items() if n != "f"}
+    given.update(x=logit, a=a, b=b)
+    ours, _ = run(plugin, given, cotangents)
+    return {n: relative(ours[n], exact[n]) for n in exact}
+
+
+def far_apart(plugin):
+    """Inputs whose elements lie more than 2^31 elements apart, with odd strides."""
+    x, cotangents = inputs(dict(B=2, T=40, N=2, K=64, V=16), torch.bfloat16, "sigmoid(normal)", 6)
+    plain, _ = run(plugin, x, cotangents)
+    apart = dict(x)
+    for n in "qkv":
+        t = x[n]
+        store = torch.empty(2**31 + 2 * t.numel() + 3, dtype=t.dtype, device="cuda")
+        row = t[0, 0].numel() + 3
+        view = store[1:].as_strided(t.shape, (2**31, row, t.shape[3] + 1, 1))
+        view.copy_(t)
+        apart[n] = view
+    spread, _ = run(plugin, apart, cotangents)
+    return all(torch.equal(plain[n].view(torch.uint8), spread[n].view(torch.uint8))
+               for n in plain)
+
+
+def repeated(plugin, times=50):
+    """Are the bits of all results the same in every run?"""
+    same = True
+    for dtype in (torch.bfloat16, torch.float32):
+        x, cotangents = inputs(dict(B=2, T=333, N=8, K=64, V=16, heads={"q": 1, "k": 2, "w": 1}),
+                               dtype, "sigmoid(normal)", 7)
+        first, prepared = run(plugin, x, cotangents)
+        first = {n: t.clone() for n, t in first.items()}
+        for _ in range(times - 1):
+            prepared.workspace.fill_(0xFE)
+            prepared.run()
+            torch.cuda.synchronize()
+            now = {**prepared.tensors["outputs"], **prepared.tensors["gradients"]}
+            same = same and all(torch.equal(first[n].view(torch.uint8), now[n].view(torch.uint8))
+                                for n in first)
+    return same
+
+
+def large_state(plugin):
+    """Initial states far outside of fp16."""
+    x, cotangents = inputs(dict(B=1, T=100, N=2, K=64, V=16), torch.bfloat16, "sigmoid(normal)", 8)
+    x["h0"] = x["h0"] * 1e6
+    exact = truth(x, cotangents)
+    ours, _ = run(plugin, x, cotangents)
+    return {n: relative(ours[n], exact[n]) for n in exact}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("plugin")
@@ -187,6 +248,19 @@ def main():
         print(f"{'ok ' if fine else 'BAD'} {shape} {str(dtype)[6:]} {gate} {options} "
               + " ".join(f"{n}={e:.1e}" for n, e in errors.items()), flush=True)
         del ours, prepared, exact
+    for dtype, goal in ((torch.bfloat16, 3e-3), (torch.float32, 2e-6)):
+        errors = fused_gate(plugin, dtype)
+        fine = max(errors.values()) <= goal
+        bad += not fine
+        report["fused_gate_" + str(dtype)[6:]] = errors
+        print("ok " if fine else "BAD", "fused gate", errors)
+    report["large_initial_state"] = large_state(plugin)
+    report["apart_by_more_than_2^31_elements_same_bits"] = far_apart(plugin)
+    report["same_bits_in_50_runs"] = repeated(plugin)
+    for name in ("large_initial_state", "apart_by_more_than_2^31_elements_same_bits",
+                 "same_bits_in_50_runs"):
+        print(name, report[name])
+        bad += report[name] is False
     with open(a.json, "w") as out:
         json.dump(report, out, indent=1)
     sys.exit(1 if bad else 0)

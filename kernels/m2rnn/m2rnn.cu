@@ -5,13 +5,8 @@
 
 namespace assay::cuda {
 
-#define ASSAY_M2RNN_CASE(precision, width)                             \
-  if (fast == (k_##precision) && m2rnn_padded_width(p.V) == (width)) { \
-    return ASSAY_M2RNN_CALL(precision, width);                         \
-  }
-
 namespace {
-constexpr bool k_fast = true, k_exact = false;
+
 constexpr int kThreads = 256;
 
 unsigned blocks_for(std::int64_t items) {
@@ -25,29 +20,43 @@ __device__ __forceinline__ std::int64_t first_item() {
 __device__ __forceinline__ std::int64_t item_stride() {
   return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
 }
+
 }  // namespace
 
-#define ASSAY_M2RNN_CALL(precision, width) m2rnn_forward_##precision##_##width(p, stream)
-cudaError_t m2rnn_forward(const M2rnnParams& p, bool fast, cudaStream_t stream) {
-  ASSAY_M2RNN_UNITS(ASSAY_M2RNN_CASE)
+cudaError_t m2rnn_forward(const M2rnnParams& p, M2rnnPrecision precision, cudaStream_t stream) {
+  if (precision == M2rnnPrecision::half) precision = M2rnnPrecision::fast;
+  // From about eight tiles of rows for each scheduler of a large GPU on.
+  const std::int64_t tiles = p.sequences * p.N * p.row_tiles;
+  if (precision == M2rnnPrecision::fast && p.V <= 16 && p.row_groups == 1 && p.row_tiles % 2 == 0 &&
+      tiles >= 1024) {
+    return m2rnn_forward_fast_16_wide(p, stream);
+  }
+  const int width = m2rnn_padded_width(p.V);
+#define ASSAY_M2RNN_CASE(name, V) \
+  if (precision == M2rnnPrecision::name && width == V) return m2rnn_forward_##name##_##V(p, stream);
+  ASSAY_M2RNN_FORWARD_UNITS(ASSAY_M2RNN_CASE)
+#undef ASSAY_M2RNN_CASE
   return cudaErrorInvalidValue;
 }
-#undef ASSAY_M2RNN_CALL
 
-#define ASSAY_M2RNN_CALL(precision, width) m2rnn_backward_##precision##_##width(p, stream)
-cudaError_t m2rnn_backward(const M2rnnParams& p, bool fast, cudaStream_t stream) {
-  ASSAY_M2RNN_UNITS(ASSAY_M2RNN_CASE)
+cudaError_t m2rnn_backward(const M2rnnParams& p, M2rnnPrecision precision, cudaStream_t stream) {
+  const int width = m2rnn_padded_width(p.V);
+#define ASSAY_M2RNN_CASE(name, V)                      \
+  if (precision == M2rnnPrecision::name && width == V) \
+    return m2rnn_backward_##name##_##V(p, stream);
+  ASSAY_M2RNN_BACKWARD_UNITS(ASSAY_M2RNN_CASE)
+#undef ASSAY_M2RNN_CASE
   return cudaErrorInvalidValue;
 }
-#undef ASSAY_M2RNN_CALL
 
-#define ASSAY_M2RNN_CALL(precision, width) m2rnn_scratch_##precision##_##width()
-std::int64_t m2rnn_scratch_bytes(int V, bool fast) {
-  const struct { int V; } p{V};
-  ASSAY_M2RNN_UNITS(ASSAY_M2RNN_CASE)
+std::int64_t m2rnn_scratch_bytes(int V, M2rnnPrecision precision) {
+  const int width = m2rnn_padded_width(V);
+#define ASSAY_M2RNN_CASE(name, V) \
+  if (precision == M2rnnPrecision::name && width == V) return m2rnn_scratch_##name##_##V();
+  ASSAY_M2RNN_BACKWARD_UNITS(ASSAY_M2RNN_CASE)
+#undef ASSAY_M2RNN_CASE
   return 0;
 }
-#undef ASSAY_M2RNN_CALL
 
 // ---- Sums over tokens --------------------------------------------------------------------------
 

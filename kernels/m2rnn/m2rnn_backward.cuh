@@ -36,34 +36,84 @@ struct History {
       }
     }
   }
-  static __device__ __forceinline__ void get(const uint4* at, Tile<V>& x,
-                                             SplitTile<typename P::Forward, V / 8>& parts) {
+  /// As it was kept, not looked into yet.
+  struct Raw {
+    uint4 x[kVectors];
+  };
+  static __device__ __forceinline__ void get(const uint4* at, Raw& raw) {
+#pragma unroll
+    for (int i = 0; i < kVectors; ++i) raw.x[i] = at[32 * i];
+  }
+  static __device__ __forceinline__ void unpack(const Raw& raw, Tile<V>& x) {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      const uint4 a = at[32 * i];
-      if constexpr (P::kPacked) {
-        parts.part[0][2 * i][0] = a.x, parts.part[0][2 * i][1] = a.y;
-        parts.part[0][2 * i + 1][0] = a.z, parts.part[0][2 * i + 1][1] = a.w;
+      const std::uint32_t words[4] = {raw.x[i].x, raw.x[i].y, raw.x[i].z, raw.x[i].w};
 #pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          const float2 pair = unpack_half2(parts.part[0][2 * i + e / 2][e & 1]);
+      for (int e = 0; e < 4; ++e) {
+        if constexpr (P::kPacked) {
+          const float2 pair = unpack_half2(words[e]);
           x.x[2 * i + e / 2][2 * (e & 1)] = pair.x, x.x[2 * i + e / 2][2 * (e & 1) + 1] = pair.y;
+        } else {
+          x.x[i][e] = __uint_as_float(words[e]);
         }
-      } else {
-        x.x[i][0] = __uint_as_float(a.x), x.x[i][1] = __uint_as_float(a.y);
-        x.x[i][2] = __uint_as_float(a.z), x.x[i][3] = __uint_as_float(a.w);
       }
     }
-    if constexpr (!P::kPacked) parts = SplitTile<typename P::Forward, V / 8>(x.x);
+  }
+  static __device__ __forceinline__ void operand(const Raw& raw,
+                                                 SplitTile<typename P::Forward, V / 8>& parts) {
+    if constexpr (P::kPacked) {
+#pragma unroll
+      for (int i = 0; i < kVectors; ++i) {
+        parts.part[0][2 * i][0] = raw.x[i].x, parts.part[0][2 * i][1] = raw.x[i].y;
+        parts.part[0][2 * i + 1][0] = raw.x[i].z, parts.part[0][2 * i + 1][1] = raw.x[i].w;
+      }
+    } else {
+      Tile<V> x;
+      unpack(raw, x);
+      parts = SplitTile<typename P::Forward, V / 8>(x.x);
+    }
   }
 };
 
+/// What walking back one step needs.
+template <class P, int V>
+struct StepBack {
+  float4 kq;
+  float f;
+  float v[V / 8][2], u[V / 8][2];
+  typename History<P, V>::Raw before;
+
+  __device__ __forceinline__ void load(const KeyStage& keys, const Stage<V>& stage,
+                                       const float (*cotangent)[V], const uint4* history, int step,
+                                       int lane) {
+    kq = keys[step][lane >> 2];
+    f = stage.f[step].x;
+    Stage<V>::take(stage.v[step], lane, v);
+    Stage<V>::take(cotangent[step], lane, u);
+    History<P, V>::get(history + step * History<P, V>::kStride, before);
+  }
+  /// H' W + k v^T, of which Z is the tanh.
+  __device__ __forceinline__ void candidate(const Weights<typename P::Forward, V>& w,
+                                            Tile<V>& z) const {
+    outer_product<V>(kq, v, z);
+    SplitTile<typename P::Forward, V / 8> a;
+    History<P, V>::operand(before, a);
+    w.template multiply_add<P::kApart>(a, z.x);
+  }
+};
+
+/// Narrow states leave registers and shared memory to fetch and compute ahead.
+template <int V>
+inline constexpr bool kAhead = V == 16;
+
 template <class P, int V>
 struct BackwardWarp {
+  KeyStage keys;  // once a step has been walked back, d_k and d_q take its place
   Stage<V> stage;
   float u[kSteps][V];
   float d_f[kSteps][17];
-  float padding[12];  // sizes stay multiples of 16 bytes
+  float padding[12];                             // sizes stay multiples of 16 bytes
+  float4 checkpoint[kAhead<V> ? V / 8 : 1][32];  // of the block that comes next
 };
 
 template <class P, int V>
@@ -79,63 +129,110 @@ struct BackwardMemory {
   }
 };
 
-/// A lane's place in d_q or d_k, which it writes once per step.
+/// Where a lane puts its pairs of rows of d_q or d_k, of its first step in a block of time; the
+/// share of the lanes is that of loading.
 struct RowSink {
-  char* at = nullptr;  // of the unit's first token
-  std::int64_t step = 0;
-  DType dtype = DType::f32;
+  using Keys = TokenLoads<Fast, kRows>;
+  char* at = nullptr;
+  std::int64_t stride = 0;  // from step to step
+  int count = 0;            // of the pair
 
   __device__ __forceinline__ RowSink(const M2rnnParams& p, const UnitPlace& u,
-                                     const TokenSink& sink, int row) {
-    if (row >= p.K) return;
+                                     const TokenSink& sink, int row0, std::int64_t t0, int lane)
+      : count(p.K - row0 - Keys::column(lane)) {
+    const int row = row0 + Keys::column(lane);
     if (sink.partial) {
-      at = reinterpret_cast<char*>(sink.partial + partial_row(p, u, sink) + row);
-      step = static_cast<std::int64_t>(p.N) * sink.width * 4;
+      const std::int64_t window_steps = (p.window_end - p.window_begin) * kSteps;
+      const std::int64_t token =
+          (p.cu_seqlens ? u.first : u.batch * window_steps - p.window_begin * kSteps) + t0;
+      at = reinterpret_cast<char*>(sink.partial + (token * p.N + u.head) * p.K + row);
+      stride = static_cast<std::int64_t>(p.N) * p.K * 4;
     } else if (sink.direct.data) {
-      at = token_row(sink.direct, u) + row * sink.direct.column;
-      step = sink.direct.time;
-      dtype = sink.direct.dtype;
-    }
-  }
-  /// Partial sums of rows are no sums over rows: there is one group.
-  static __device__ __forceinline__ std::int64_t partial_row(const M2rnnParams& p,
-                                                             const UnitPlace& u,
-                                                             const TokenSink& sink) {
-    const std::int64_t steps = (p.window_end - p.window_begin) * kSteps;
-    const std::int64_t token = p.cu_seqlens ? u.first : u.batch * steps - p.window_begin * kSteps;
-    return (token * p.N + u.head) * sink.width;
-  }
-  __device__ __forceinline__ void put(std::int64_t t, float x) const {
-    if (!at) return;
-    char* to = at + t * step;
-    const std::uint32_t pair =
-        dtype == DType::bf16 ? pack_pair<Bf16<1>>(x, 0) : pack_pair<Half1>(x, 0);
-    if (dtype == DType::f32) {
-      *reinterpret_cast<float*>(to) = x;
+      at = token_row(sink.direct, u) + t0 * sink.direct.time + row * sink.direct.column;
+      stride = sink.direct.time;
     } else {
-      *reinterpret_cast<std::uint16_t*>(to) = static_cast<std::uint16_t>(pair);
+      count = 0;
     }
+    at += Keys::step(lane, 0) * stride;
   }
 };
 
+static __device__ __noinline__ void write_rows_slowly(const TokenSink& sink, RowSink to,
+                                                      const float4 (*rows)[9], bool is_q, int steps,
+                                                      int lane) {
+  using Keys = RowSink::Keys;
+  for (int i = 0; i < Keys::kCount; ++i, to.at += Keys::kPerLoad * to.stride) {
+    const int step = Keys::step(lane, i);
+    if (step >= steps || to.count <= 0) return;
+    const float4 row = rows[step][lane % 8];
+    const float x = is_q ? row.z : row.x, y = is_q ? row.w : row.y;
+    if (sink.partial) {
+      reinterpret_cast<float*>(to.at)[0] = x;
+      if (to.count > 1) reinterpret_cast<float*>(to.at)[1] = y;
+    } else {
+      store_pair(sink.direct, to.at, to.count, x, y);
+    }
+  }
+}
+
+/// d_k and d_q of a block of time, which lie where k and q were.
+__device__ __forceinline__ void write_rows(const M2rnnParams& p, const UnitPlace& u,
+                                           const float4 (*rows)[9], int row0, std::int64_t t0,
+                                           int steps, int lane) {
+  using Keys = RowSink::Keys;
+  RowSink k(p, u, p.d_k, row0, t0, lane), q(p, u, p.d_q, row0, t0, lane);
+  if (p.plain_rows && steps == kSteps) {
+#pragma unroll
+    for (int i = 0; i < Keys::kCount; ++i) {
+      const float4 row = rows[Keys::step(lane, i)][lane % 8];
+      *reinterpret_cast<float2*>(k.at) = make_float2(row.x, row.y);
+      *reinterpret_cast<float2*>(q.at) = make_float2(row.z, row.w);
+      k.at += Keys::kPerLoad * k.stride, q.at += Keys::kPerLoad * q.stride;
+    }
+    return;
+  }
+  write_rows_slowly(p.d_k, k, rows, false, steps, lane);
+  write_rows_slowly(p.d_q, q, rows, true, steps, lane);
+}
+
+/// Row of a partial sum over the rows of this block's group.
+__device__ __forceinline__ float* partial_row(const M2rnnParams& p, const UnitPlace& u,
+                                              const TokenSink& sink, std::int64_t t) {
+  const std::int64_t window_steps = (p.window_end - p.window_begin) * kSteps;
+  const std::int64_t token =
+      (p.cu_seqlens ? u.first : u.batch * window_steps - p.window_begin * kSteps) + t;
+  return sink.partial + ((token * p.N + u.head) * p.row_groups + blockIdx.y) * sink.width;
+}
+
+__device__ __forceinline__ void write_d_f(const M2rnnParams& p, const UnitPlace& u,
+                                          const float* sums, std::int64_t t0, int steps) {
+  const int step = threadIdx.x;
+  if (step >= steps) return;
+  float sum = 0;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    if (w >= p.warps) break;
+    sum += sums[w * kSteps + step];
+  }
+  if (p.d_f.partial) {
+    *partial_row(p, u, p.d_f, t0 + step) = sum;
+  } else if (p.d_f.direct.data) {
+    const Strided& to = p.d_f.direct;
+    store_element(token_row(to, u) + (t0 + step) * to.time, to.dtype, sum);
+  }
+}
+
 /// d_v and d_f of a block of time, from the sums of the warps.
 template <int V, class Warp>
-__device__ __forceinline__ void write_sums(const M2rnnParams& p, const UnitPlace& u,
-                                           const float (*sums)[V], const float* d_f_sums,
-                                           const Warp& own, std::int64_t t0, int steps) {
-  const std::int64_t window_steps = (p.window_end - p.window_begin) * kSteps;
-  const std::int64_t token0 =
-      (p.cu_seqlens ? u.first : u.batch * window_steps - p.window_begin * kSteps) + t0;
-  const auto partial = [&](const TokenSink& sink, int step) {
-    const std::int64_t row = ((token0 + step) * p.N + u.head) * p.row_groups + blockIdx.y;
-    return sink.partial + row * sink.width;
-  };
+__device__ __noinline__ void write_sums(const M2rnnParams& p, const UnitPlace& u,
+                                        const float (*sums)[V], const float* d_f_sums,
+                                        const Warp& own, std::int64_t t0, int steps) {
   const char* residual =
       p.w_residual.data && blockIdx.y == 0 && !ASSAY_M2RNN_IS_FAULT(p, dv_residual_missing)
           ? p.w_residual.data + u.head / p.w_residual.share * p.w_residual.head
           : nullptr;
   if (p.d_v.partial || p.d_v.direct.data) {
-    each_sum<V>(sums, p.warps, steps, [&](int step, int column, float x, float y) {
+    each_sum<V>(sums, steps, [&](int step, int column, float x, float y) {
       const int count = p.V - column;
       if (residual) {
         const float2 c = *reinterpret_cast<const float2*>(&own.u[step][Stage<V>::slot(column)]);
@@ -144,7 +241,7 @@ __device__ __forceinline__ void write_sums(const M2rnnParams& p, const UnitPlace
         if (count > 1) y += load_element(at + p.w_residual.column, p.w_residual.dtype) * c.y;
       }
       if (p.d_v.partial) {
-        float* out = partial(p.d_v, step) + column;
+        float* out = partial_row(p, u, p.d_v, t0 + step) + column;
         if (count > 0) out[0] = x;
         if (count > 1) out[1] = y;
         return;
@@ -153,16 +250,7 @@ __device__ __forceinline__ void write_sums(const M2rnnParams& p, const UnitPlace
       store_pair(to, token_row(to, u) + (t0 + step) * to.time + column * to.column, count, x, y);
     });
   }
-  const int step = threadIdx.x;
-  if (step >= steps) return;
-  float sum = 0;
-  for (int w = 0; w < p.warps; ++w) sum += d_f_sums[w * kSteps + step];
-  if (p.d_f.partial) {
-    *partial(p.d_f, step) = sum;
-  } else if (p.d_f.direct.data) {
-    const Strided& to = p.d_f.direct;
-    store_element(token_row(to, u) + (t0 + step) * to.time, to.dtype, sum);
-  }
+  write_d_f(p, u, d_f_sums, t0, steps);
 }
 
 /// c += H'^T D, [V/16][V/8] tiles of 16x8. Sums of the tensor cores are truncated, which adds up
@@ -279,64 +367,104 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
   each_tile<V>(d_w, [&](float& x, int at) { x = p.first_window ? 0.0f : d_w_out[32 * at]; });
 
   const int lower = lane & 1, is_q = (lane & 2) >> 1;
-  const RowSink row_sink(p, u, is_q ? p.d_q : p.d_k, row0 + 2 * g + lower);
   const std::int64_t blocks = (u.length + kSteps - 1) / kSteps;
   const std::int64_t last = blocks < p.window_end ? blocks : p.window_end;
-  Loads<P, V> loads(p, u, row0, lane);
+  Loads<P, V, 1> loads(p, u, row0, last - 1, lane);
   TokenLoads<P, V> u_loads;
-  const char* u_at =
-      p.d_y.data ? token_row(p.d_y, u) + u_loads.column(lane) * p.d_y.column : nullptr;
+  const char* u_at = nullptr;
+  if (p.d_y.data) {
+    u_at = u_loads.first(p.d_y, token_row(p.d_y, u), lane) + (last - 1) * kSteps * p.d_y.time;
+  }
   const auto steps_of = [&](std::int64_t block) {
     const std::int64_t left = u.length - block * kSteps;
     return block < p.window_begin ? 0 : static_cast<int>(left < kSteps ? left : kSteps);
   };
   const auto fetch = [&](std::int64_t block) {
     const int count = steps_of(block);
-    const std::int64_t t0 = block * kSteps;
-    loads.load(p, row0, t0, count, lane);
-    u_loads.load(p.d_y, u_at + t0 * p.d_y.time, u_at ? count : 0, p.V, p.aligned, lane);
+    loads.load(p, row0, count, lane);
+    u_loads.load(p.d_y, u_at, u_at ? count : 0, p.V, p.aligned, lane);
   };
+  const auto checkpoint_of = [&](std::int64_t block) {
+    return p.checkpoints + checkpoint_at(p, u, block, row_tile, V) + lane;
+  };
+  const auto ask_for_checkpoint = [&](std::int64_t block) {
+    if constexpr (kAhead<V>) {
+      if (row_tile < p.row_tiles) {
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n) {
+          copy_async(&own.checkpoint[n][lane], checkpoint_of(block) + 32 * n);
+        }
+      }
+      asm volatile("cp.async.commit_group;");
+    }
+  };
+  const auto take_checkpoint = [&](std::int64_t block, Tile<V>& h) {
+    h.fill(0.0f);
+    if constexpr (kAhead<V>) asm volatile("cp.async.wait_all;" ::: "memory");
+    if (row_tile >= p.row_tiles) return;
+    // A lane takes what it asked for itself; no other has to wait.
+    h.load(kAhead<V> ? &own.checkpoint[0][0] : checkpoint_of(block) - lane, lane);
+  };
+  const bool plain_sums = p.d_v.direct.pairs && !p.w_residual.data && p.V == V;
   fetch(last - 1);
+  if (last > p.window_begin) ask_for_checkpoint(last - 1);
   for (std::int64_t block = last - 1; block >= p.window_begin; --block) {
     const int steps = steps_of(block);
     const std::int64_t t0 = block * kSteps;
     __syncwarp();
-    loads.stage(p, u, row0, scale, own.stage, lane);
+    loads.stage(p, u, row0, scale, &own.keys, own.stage, lane);
     stage_values<P, V>(u_loads, p.d_y.dtype, own.u, lane);
     __syncwarp();
     Tile<V> h, z;
-    h.fill(0.0f);
-    if (row_tile < p.row_tiles) {
-      h.load(p.checkpoints + checkpoint_at(p, u, block, row_tile, V), lane);
-    }
+    take_checkpoint(block, h);
+    loads.move(p, -1);
+    if (u_at) u_at -= kSteps * p.d_y.time;
     fetch(block - 1);
+    if (block > p.window_begin) ask_for_checkpoint(block - 1);
 
-    for (int s = 0; s < steps; ++s) {
+    {
+      float4 kq = own.keys[0][g];
+      float2 f = own.stage.f[0];
       float v[kTiles][2];
-      Stage<V>::take(own.stage.v[s], lane, v);
-      outer_product<V>(own.stage.kq[s][g], v, z);
-      const SplitTile<typename P::Forward, kTiles> a(h.x);
-      Kept::put(history + s * Kept::kStride, h, a);
-      w.template multiply_add<P::kApart>(a, z.x);
-      const Tile<V> before = h;
-      update<P, V>(h, z, own.stage.f[s]);
-      if (ASSAY_M2RNN_IS_FAULT(p, recompute_stale)) h = before;
+      Stage<V>::take(own.stage.v[0], lane, v);
+#pragma unroll 2
+      for (int s = 0; s < steps; ++s) {
+        outer_product<V>(kq, v, z);
+        const SplitTile<typename P::Forward, kTiles> a(h.x);
+        w.template multiply_add<P::kApart>(a, z.x);
+        const float2 f_now = f;
+        const int next = (s + 1) % kSteps;
+        kq = own.keys[next][g];
+        f = own.stage.f[next];
+        Stage<V>::take(own.stage.v[next], lane, v);
+        Kept::put(history + s * Kept::kStride, h, a);
+        const Tile<V> before = h;
+        update<P, V>(h, z, f_now);
+        if (ASSAY_M2RNN_IS_FAULT(p, recompute_stale)) h = before;
+      }
     }
 
     float block_d_w[V / 16][kTiles][4];
     if constexpr (!P::kApart) each_tile<V>(block_d_w, [](float& x, int) { x = 0; });
+    StepBack<P, V> now;
+    if constexpr (kAhead<V>) {
+      now.load(own.keys, own.stage, own.u, history, steps - 1, lane);
+      now.candidate(w, z);
+      z.each(lane, [](float& x, int, int) { x = P::tanh(x); });
+    }
 #pragma unroll 2
     for (int s = steps - 1; s >= 0; --s) {
-      const float4 kq = own.stage.kq[s][g];
-      const float f = own.stage.f[s].x, rest = 1.0f - f;
-      float v[kTiles][2], cotangent[kTiles][2];
-      Stage<V>::take(own.stage.v[s], lane, v);
-      Stage<V>::take(own.u[s], lane, cotangent);
+      StepBack<P, V> next;
+      if constexpr (kAhead<V>) {
+        next.load(own.keys, own.stage, own.u, history, s > 0 ? s - 1 : 0, lane);
+      } else {
+        now.load(own.keys, own.stage, own.u, history, s, lane);
+        now.candidate(w, z);
+        z.each(lane, [](float& x, int, int) { x = P::tanh(x); });
+      }
+      const float rest = 1.0f - now.f;
       Tile<V> h_prev;
-      SplitTile<typename P::Forward, kTiles> a;
-      Kept::get(history + s * Kept::kStride, h_prev, a);
-      outer_product<V>(kq, v, z);
-      w.template multiply_add<P::kApart>(a, z.x);
+      Kept::unpack(now.before, h_prev);
       if (ASSAY_M2RNN_IS_FAULT(p, future_dropped)) c.fill(0.0f);
       if (p.clips && !ASSAY_M2RNN_IS_FAULT(p, clip_output_not_state)) {
         c.each(lane, [&](float& x, int, int) { x = clamp_within(x, p.clip); });
@@ -346,31 +474,30 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
       Tile<V> d;
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        d_v[n][0] = d_v[n][1] = 0;
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const int half = e >> 1, j = e & 1;
-          const float q = half ? kq.w : kq.z, k = half ? kq.y : kq.x;
-          const float zt = P::tanh(z.x[n][e]);
-          rows[2 + half] +=
-              (ASSAY_M2RNN_IS_FAULT(p, dq_uses_old_state) ? h_prev : h).x[n][e] * cotangent[n][j];
-          float r = c.x[n][e] + q * cotangent[n][j];
+          const float q = half ? now.kq.w : now.kq.z, k = half ? now.kq.y : now.kq.x;
+          const float z_t = z.x[n][e], u_t = now.u[n][j];
+          float r = c.x[n][e] + q * u_t;
           if (ASSAY_M2RNN_IS_FAULT(p, clip_output_not_state) && p.clips) {
             r = clamp_within(r, p.clip);
           }
-          d_f += r *
-                 (unscale * (ASSAY_M2RNN_IS_FAULT(p, df_uses_new_state) ? h : h_prev).x[n][e] - zt);
-          const float at = ASSAY_M2RNN_IS_FAULT(p, tanh_slope_of_state) ? unscale * h.x[n][e] : zt;
+          const float at = ASSAY_M2RNN_IS_FAULT(p, tanh_slope_of_state) ? unscale * h.x[n][e] : z_t;
           const float slope = fmaf(-at, at, 1.0f);
           const float x = (ASSAY_M2RNN_IS_FAULT(p, candidate_ungated) ? 1.0f : rest) * (r * slope);
           d.x[n][e] = x;
-          rows[half] += x * v[n][j];
-          d_v[n][j] += x * k;
-          c.x[n][e] = ASSAY_M2RNN_IS_FAULT(p, retain_overwritten) ? 0.0f : f * r;
+          c.x[n][e] = ASSAY_M2RNN_IS_FAULT(p, retain_overwritten) ? 0.0f : now.f * r;
+          d_f += r * (unscale * (ASSAY_M2RNN_IS_FAULT(p, df_uses_new_state) ? h : h_prev).x[n][e] -
+                      z_t);
+          rows[2 + half] += (ASSAY_M2RNN_IS_FAULT(p, dq_uses_old_state) ? h_prev : h).x[n][e] * u_t;
+          rows[half] += x * now.v[n][j];
+          d_v[n][j] = half == 0 ? x * k : fmaf(x, k, d_v[n][j]);
         }
       }
       const SplitTile<typename P::Adjoint, kTiles> d_parts(d.x);
       wt.template multiply_add<P::kApart>(d_parts, c.x);
+      if constexpr (kAhead<V>) next.candidate(w, z);
       add_outer<typename P::Outer, P::kApart, V>(h_prev, first_parts<typename P::Outer>(d_parts),
                                                  P::kApart ? d_w : block_d_w);
 
@@ -379,8 +506,12 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
       float kept0 = is_q ? rows[2] : rows[0], kept1 = is_q ? rows[3] : rows[1];
       kept0 += __shfl_xor_sync(~0u, sent0, 2), kept1 += __shfl_xor_sync(~0u, sent1, 2);
       const float other = __shfl_xor_sync(~0u, lower ? kept0 : kept1, 1);
-      row_sink.put(t0 + s, (lower ? kept1 : kept0) + other);
       d_f += __shfl_xor_sync(~0u, d_f, 16);
+      if constexpr (kAhead<V>) {
+        z.each(lane, [](float& x, int, int) { x = P::tanh(x); });
+        now = next;
+      }
+      reinterpret_cast<float*>(own.keys[s])[lane] = (lower ? kept1 : kept0) + other;
       if (lane < 16) own.d_f[s][lane] = d_f;
       float4* d_v_at = reinterpret_cast<float4*>(history + s * Kept::kStride);
 #pragma unroll
@@ -406,14 +537,25 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
     // Of a shorter last block, what lies beyond is added up and not looked at.
     sum_rows<V, kSteps>(reinterpret_cast<const float4*>(history - lane), Kept::kStride,
                         sums + own_sums, lane);
+    write_rows(p, u, own.keys, row0, t0, steps, lane);
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < 8; ++i) sum += own.d_f[lane >> 1][8 * (lane & 1) + i];
     sum += __shfl_xor_sync(~0u, sum, 1);
     d_f_sums[own_sums + (lane >> 1)] = sum;
     __syncthreads();
-    write_sums<V>(p, u, sums + parity * p.warps * kSteps, d_f_sums + parity * p.warps * kSteps, own,
-                  t0, steps);
+    const auto ready = sums + parity * p.warps * kSteps;
+    const float* d_f_ready = d_f_sums + parity * p.warps * kSteps;
+    if (plain_sums) {
+      char* row = token_row(p.d_v.direct, u) + t0 * p.d_v.direct.time;
+      each_sum<V>(ready, steps, [&](int step, int column, float x, float y) {
+        store_whole_pair(row + step * p.d_v.direct.time + column * 2,
+                         p.d_v.direct.dtype == DType::bf16, x, y);
+      });
+      write_d_f(p, u, d_f_ready, t0, steps);
+    } else {
+      write_sums<V>(p, u, ready, d_f_ready, own, t0, steps);
+    }
     if (Memory::kSumBuffers == 1) __syncthreads();
   }
 

@@ -81,12 +81,21 @@ struct Plan {
   int w_heads = 1;
   float* residual_parts = nullptr;
   Gate gate;
-  bool fast = false, gated = false, wants_gradients = false;
+  M2rnnPrecision precision = M2rnnPrecision::exact;
+  bool gated = false, wants_gradients = false;
   std::int64_t units = 0, blocks = 0, window_blocks = 0;
   std::size_t workspace_bytes = 0;
 };
 
-bool is_16_bit(const Strided& x) { return x.dtype == DType::bf16 || x.dtype == DType::f16; }
+M2rnnPrecision precision_for(const M2rnnParams& p) {
+  auto precision = M2rnnPrecision::fast;
+  for (const Strided* x : {&p.q, &p.k, &p.v, &p.d_y}) {
+    if (!x->given) continue;
+    if (x->dtype == DType::f32) return M2rnnPrecision::exact;
+    if (x->dtype == DType::f16) precision = M2rnnPrecision::half;
+  }
+  return precision;
+}
 
 void read_tensors(const Call& call, Plan& plan) {
   const Binding& b = plan.binding;
@@ -117,10 +126,9 @@ void read_tensors(const Call& call, Plan& plan) {
   plan.w_heads = heads_of(find_view(call.inputs, "", "w"), "NVV");
   p.clips = call.options.has_state_grad_clip;
   p.clip = static_cast<float>(call.options.state_grad_clip);
-  plan.fast =
-      is_16_bit(p.q) && is_16_bit(p.k) && is_16_bit(p.v) && (!p.d_y.given || is_16_bit(p.d_y));
-  p.aligned = plan.fast && p.q.pairs && p.k.pairs && p.v.pairs && (!p.d_y.given || p.d_y.pairs) &&
-              p.K % kRows == 0 && p.V == m2rnn_padded_width(p.V);
+  plan.precision = precision_for(p);
+  p.aligned = plan.precision != M2rnnPrecision::exact && p.q.pairs && p.k.pairs && p.v.pairs &&
+              (!p.d_y.given || p.d_y.pairs) && p.K % kRows == 0 && p.V == m2rnn_padded_width(p.V);
   const auto token = [&](TokenGradient& g, const char* name, const char* axes, int width,
                          int groups) {
     g.out = gradient(name, axes);
@@ -203,10 +211,11 @@ void take_backward(const Call& call, Plan& plan, Workspace& memory) {
   const std::int64_t warps = plan.units * p.row_groups * p.warps;
   p.carry = memory.take<float>(warps * kRows * padded);
   p.d_w_tiles = memory.take<float>(warps * padded * padded);
-  p.scratch = memory.take<uint4>(warps * m2rnn_scratch_bytes(p.V, plan.fast) / 16);
+  p.scratch = memory.take<uint4>(warps * m2rnn_scratch_bytes(p.V, plan.precision) / 16);
   if (plan.d_w_residual.given) plan.residual_parts = memory.take<float>(plan.units * p.V);
   if (plan.gated) read_gate(call, plan, memory);
   take_windows(plan, memory, lanes * 16);
+  p.plain_rows = plan.d_q.partial && plan.d_k.partial && p.K % kRows == 0;
   p.d_q = plan.d_q.sink, p.d_k = plan.d_k.sink, p.d_v = plan.d_v.sink, p.d_f = plan.d_f.sink;
 }
 
@@ -284,7 +293,7 @@ cudaError_t backward(const Plan& plan, cudaStream_t stream) {
     p.window_end = end;
     p.window_begin = std::max<std::int64_t>(end - plan.window_blocks, 0);
     p.last_window = p.window_begin == 0;
-    if (const cudaError_t e = m2rnn_backward(p, plan.fast, stream); e != cudaSuccess) return e;
+    if (const cudaError_t e = m2rnn_backward(p, plan.precision, stream); e != cudaSuccess) return e;
     if (const cudaError_t e = add_windows(plan, p, stream); e != cudaSuccess) return e;
     end = p.window_begin;
   }
@@ -302,7 +311,7 @@ cudaError_t backward(const Plan& plan, cudaStream_t stream) {
 
 cudaError_t forward(const Plan& plan, cudaStream_t stream) {
   const M2rnnParams& p = plan.p;
-  if (const cudaError_t e = m2rnn_forward(p, plan.fast, stream); e != cudaSuccess) return e;
+  if (const cudaError_t e = m2rnn_forward(p, plan.precision, stream); e != cudaSuccess) return e;
   return p.y_partial ? finish_y(p, stream) : cudaSuccess;
 }
 

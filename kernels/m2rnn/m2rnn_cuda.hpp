@@ -48,7 +48,8 @@ struct M2rnnParams {
   uint4* scratch = nullptr;    // the states of one block of time, where shared memory is too small
   std::int64_t window_begin = 0, window_end = 0;  // blocks of time of this launch
   bool first_window = true, last_window = true;   // in the order of the launches: backward
-  bool aligned = false;  // q, k, v and d_y may be read in pairs, and fill the kernel's tiles
+  bool aligned = false;     // q, k, v and d_y may be read in pairs, and fill the kernel's tiles
+  bool plain_rows = false;  // d_q and d_k go into partial sums that fill the tiles
   bool clips = false;
   float clip = 0;
   int fault = 0;  // see m2rnn_fault.hpp
@@ -56,13 +57,15 @@ struct M2rnnParams {
   std::int64_t blocks_per_sequence() const { return (T + kSteps - 1) / kSteps; }
 };
 
-/// One launch each, of the kernel that fits. fast: 16-bit tokens. The product H W has fp16
-/// operands, tanh is the processor's. Otherwise all products have operands of 24 bits and the
-/// transcendentals are those of the library.
-cudaError_t m2rnn_forward(const M2rnnParams& p, bool fast, cudaStream_t stream);
-cudaError_t m2rnn_backward(const M2rnnParams& p, bool fast, cudaStream_t stream);
+/// What the products and transcendentals are made of; see m2rnn_device.cuh. `fast` is for bf16
+/// tokens, `half` for fp16 or both, `exact` for any.
+enum class M2rnnPrecision { fast, half, exact };
+
+/// One launch each, of the kernel that fits.
+cudaError_t m2rnn_forward(const M2rnnParams& p, M2rnnPrecision precision, cudaStream_t stream);
+cudaError_t m2rnn_backward(const M2rnnParams& p, M2rnnPrecision precision, cudaStream_t stream);
 /// Bytes of `scratch` for each warp of the launch.
-std::int64_t m2rnn_scratch_bytes(int V, bool fast);
+std::int64_t m2rnn_scratch_bytes(int V, M2rnnPrecision precision);
 
 /// The smallest width of the kernels that holds V.
 inline int m2rnn_padded_width(int V) { return V <= 16 ? 16 : V <= 32 ? 32 : 64; }
@@ -103,13 +106,19 @@ cudaError_t gate_forward(const Gate& g, cudaStream_t stream);
 cudaError_t gate_backward(const Gate& g, cudaStream_t stream);
 
 // One translation unit for each width and precision.
-#define ASSAY_M2RNN_UNITS(X) \
+#define ASSAY_M2RNN_FORWARD_UNITS(X) \
   X(fast, 16) X(fast, 32) X(fast, 64) X(exact, 16) X(exact, 32) X(exact, 64)
+#define ASSAY_M2RNN_BACKWARD_UNITS(X) \
+  ASSAY_M2RNN_FORWARD_UNITS(X) X(half, 16) X(half, 32) X(half, 64)
+#define ASSAY_M2RNN_DECLARE(precision, width) \
+  cudaError_t m2rnn_forward_##precision##_##width(const M2rnnParams& p, cudaStream_t stream);
+ASSAY_M2RNN_FORWARD_UNITS(ASSAY_M2RNN_DECLARE)
+#undef ASSAY_M2RNN_DECLARE
 #define ASSAY_M2RNN_DECLARE(precision, width)                                                  \
-  cudaError_t m2rnn_forward_##precision##_##width(const M2rnnParams& p, cudaStream_t stream);  \
   cudaError_t m2rnn_backward_##precision##_##width(const M2rnnParams& p, cudaStream_t stream); \
   std::int64_t m2rnn_scratch_##precision##_##width();
-ASSAY_M2RNN_UNITS(ASSAY_M2RNN_DECLARE)
+ASSAY_M2RNN_BACKWARD_UNITS(ASSAY_M2RNN_DECLARE)
 #undef ASSAY_M2RNN_DECLARE
+cudaError_t m2rnn_forward_fast_16_wide(const M2rnnParams& p, cudaStream_t stream);
 
 }  // namespace assay::cuda

@@ -25,7 +25,7 @@ struct Fast {
   using Outer = Bf16<1>;
   static constexpr bool kScaled = true;
   static constexpr bool kApart = false;
-  static constexpr bool kPacked = true;  // states of a block of time are kept as fp16
+  static constexpr bool kPacked = true;  // tokens have 16 bits, and so have states that are kept
   /// Few enough for the blocks that shared memory has room for.
   template <int V>
   static constexpr int forward_registers() {
@@ -40,6 +40,11 @@ struct Fast {
     asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
   }
+};
+
+/// fp16 tokens: the result of H^T D holds more bits, and so must its operands.
+struct Half : Fast {
+  using Outer = Bf16<2>;
 };
 
 /// Any tokens: every product has operands bf16 in three parts, 24 bits.
@@ -298,10 +303,10 @@ struct Weights {
 // ---- The inputs of a block of time -------------------------------------------------------------
 
 /// Two neighbouring elements on their way from global to shared memory.
-template <class P>
+template <bool is_16_bit>
 struct RawPair;
 template <>
-struct RawPair<Fast> {
+struct RawPair<true> {
   std::uint32_t bits;
   __device__ __forceinline__ void clear() { bits = 0; }
   __device__ __forceinline__ void load_aligned(const char* at) {
@@ -321,7 +326,7 @@ struct RawPair<Fast> {
   }
 };
 template <>
-struct RawPair<Exact> {
+struct RawPair<false> {
   float2 value;
   __device__ __forceinline__ void clear() { value = {0, 0}; }
   __device__ __forceinline__ void load_aligned(const char*) {}
@@ -335,10 +340,13 @@ struct RawPair<Exact> {
   }
 };
 
-/// What a warp reads in a step, as its lanes want it.
+/// What a warp reads in a step for a tile of rows: [step][g] is k of both rows, then q. The ninth
+/// keeps banks apart.
+using KeyStage = float4[kSteps][9];
+
+/// What it reads for all its tiles, as its lanes want it.
 template <int V>
 struct Stage {
-  float4 kq[kSteps][9];  // [step][g]: k of both rows, then q; the ninth keeps banks apart
   float v[kSteps][V];
   float2 f[kSteps];  // f and (1 - f) times the scale of the state
 
@@ -361,32 +369,56 @@ __device__ __forceinline__ float head_parameter(const Strided& x, const UnitPlac
   return load_element(x.data + (u.head / x.share) * x.head, x.dtype);
 }
 
+/// The pairs of a lane where they cannot be read in one piece. Out of line: it is large, and rare.
+static __device__ __noinline__ void load_pairs_slowly(const Strided& x, const char* at,
+                                                      std::int64_t stride, int loads, int step,
+                                                      int step_stride, int steps, int count,
+                                                      std::uint32_t* out) {
+  for (int i = 0; i < loads; ++i, at += stride, step += step_stride) {
+    RawPair<true> pair;
+    pair.clear();
+    if (step < steps) pair.load(x, at, count);
+    out[i] = pair.bits;
+  }
+}
+
 /// Pairs of a tensor per token, `width` elements a step: a lane has the same pair of every
 /// (64 / width)-th step.
 template <class P, int width>
 struct TokenLoads {
   static constexpr int kPairs = width / 2, kPerLoad = 32 / kPairs, kCount = kSteps / kPerLoad;
-  RawPair<P> raw[kCount];
+  RawPair<P::kPacked> raw[kCount];
 
   static __device__ __forceinline__ int step(int lane, int i) {
     return lane / kPairs + kPerLoad * i;
   }
   static __device__ __forceinline__ int column(int lane) { return 2 * (lane % kPairs); }
 
-  /// `at` is the lane's pair in the block's first step.
+  /// `at` is the lane's pair in the block's first step of its own.
   __device__ __forceinline__ void load(const Strided& x, const char* at, int steps, int valid,
                                        bool aligned, int lane) {
+    const std::int64_t stride = kPerLoad * x.time;
     if (aligned && steps == kSteps) {
 #pragma unroll
-      for (int i = 0; i < kCount; ++i) raw[i].load_aligned(at + step(lane, i) * x.time);
+      for (int i = 0; i < kCount; ++i, at += stride) raw[i].load_aligned(at);
       return;
     }
     const int count = valid - column(lane);
+    if constexpr (P::kPacked) {
+      std::uint32_t bits[kCount];
+      load_pairs_slowly(x, at, stride, kCount, step(lane, 0), kPerLoad, steps, count, bits);
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      raw[i].clear();
-      if (step(lane, i) < steps) raw[i].load(x, at + step(lane, i) * x.time, count);
+      for (int i = 0; i < kCount; ++i) raw[i].bits = bits[i];
+    } else {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i, at += stride) {
+        raw[i].clear();
+        if (step(lane, i) < steps) raw[i].load(x, at, count);
+      }
     }
+  }
+  static __device__ __forceinline__ const char* first(const Strided& x, const char* row, int lane) {
+    return row + step(lane, 0) * x.time + column(lane) * x.column;
   }
 };
 
@@ -404,55 +436,78 @@ __device__ __forceinline__ void stage_values(const TokenLoads<P, V>& from, DType
   dtype == DType::bf16 ? put(True{}) : put(False{});
 }
 
-/// q, k, v and f of a warp's rows, a block of time at a time.
-template <class P, int V>
+/// q, k, v and f of a warp's tiles of rows, a block of time at a time.
+template <class P, int V, int tiles>
 struct Loads {
-  const char *q_at, *k_at, *v_at, *f_at;  // the lane's own, in the unit's first step
-  TokenLoads<P, kRows> q, k;
-  TokenLoads<P, V> v;
-  float f;
+  using Keys = TokenLoads<P, kRows>;
+  using Values = TokenLoads<P, V>;
+  const char *q_at, *k_at, *v_at, *f_at;  // the lane's own, in the block's first step
+  Keys q[tiles], k[tiles];
+  Values v;
+  std::uint32_t f_bits;  // not looked at before it is staged, or all would wait for it
 
-  __device__ __forceinline__ Loads(const M2rnnParams& p, const UnitPlace& u, int row0, int lane)
-      : q_at(token_row(p.q, u) + (row0 + q.column(lane)) * p.q.column),
-        k_at(token_row(p.k, u) + (row0 + q.column(lane)) * p.k.column),
-        v_at(token_row(p.v, u) + v.column(lane) * p.v.column),
-        f_at(token_row(p.f, u) + lane * p.f.time) {}
+  __device__ __forceinline__ Loads(const M2rnnParams& p, const UnitPlace& u, int row0,
+                                   std::int64_t block, int lane)
+      : q_at(Keys::first(p.q, token_row(p.q, u) + row0 * p.q.column, lane)),
+        k_at(Keys::first(p.k, token_row(p.k, u) + row0 * p.k.column, lane)),
+        v_at(Values::first(p.v, token_row(p.v, u), lane)),
+        f_at(token_row(p.f, u) + lane * p.f.time) {
+    move(p, block);
+  }
 
-  __device__ __forceinline__ void load(const M2rnnParams& p, int row0, std::int64_t t0, int steps,
-                                       int lane) {
-    q.load(p.q, q_at + t0 * p.q.time, steps, p.K - row0, p.aligned, lane);
-    k.load(p.k, k_at + t0 * p.k.time, steps, p.K - row0, p.aligned, lane);
-    v.load(p.v, v_at + t0 * p.v.time, steps, p.V, p.aligned, lane);
-    f = 0;
-    if (lane < steps) f = load_element(f_at + t0 * p.f.time, p.f.dtype);
+  __device__ __forceinline__ void move(const M2rnnParams& p, std::int64_t blocks) {
+    blocks *= kSteps;
+    q_at += blocks * p.q.time, k_at += blocks * p.k.time;
+    v_at += blocks * p.v.time, f_at += blocks * p.f.time;
+  }
+
+  __device__ __forceinline__ void load(const M2rnnParams& p, int row0, int steps, int lane) {
+#pragma unroll
+    for (int j = 0; j < tiles; ++j) {
+      const int row = j * kRows;
+      q[j].load(p.q, q_at + row * p.q.column, steps, p.K - row0 - row, p.aligned, lane);
+      k[j].load(p.k, k_at + row * p.k.column, steps, p.K - row0 - row, p.aligned, lane);
+    }
+    v.load(p.v, v_at, steps, p.V, p.aligned, lane);
+    f_bits = 0;
+    if (lane < steps) f_bits = load_bits(f_at, p.f.dtype);
   }
 
   __device__ __forceinline__ void stage(const M2rnnParams& p, const UnitPlace& u, int row0,
-                                        float scale, Stage<V>& to, int lane) const {
-    p.k.dtype == DType::bf16 ? stage_keys(p, row0, to, lane, True{})
-                             : stage_keys(p, row0, to, lane, False{});
+                                        float scale, KeyStage* keys, Stage<V>& to, int lane) const {
+    if (p.q.dtype == DType::bf16 && p.k.dtype == DType::bf16) {
+      stage_keys(p, row0, keys, lane, True{}, True{});
+    } else if (p.q.dtype == DType::bf16) {
+      stage_keys(p, row0, keys, lane, True{}, False{});
+    } else if (p.k.dtype == DType::bf16) {
+      stage_keys(p, row0, keys, lane, False{}, True{});
+    } else {
+      stage_keys(p, row0, keys, lane, False{}, False{});
+    }
     stage_values<P, V>(v, p.v.dtype, to.v, lane);
     if (lane >= kSteps) return;
+    const float f = element_of_bits(f_bits, p.f.dtype);
     float gate = f;
     if (p.gate_a.data) {
       gate = expf(-head_parameter(p.gate_a, u) * softplus(f + head_parameter(p.gate_b, u)));
     }
     if (ASSAY_M2RNN_IS_FAULT(p, gate_swapped)) gate = 1.0f - gate;
-    to.f[lane] = {gate, (1.0f - gate) * scale};
+    to.f[lane] = make_float2(gate, (1.0f - gate) * scale);
   }
 
  private:
-  template <class IsBf16>
-  __device__ __forceinline__ void stage_keys(const M2rnnParams& p, int row0, Stage<V>& to, int lane,
-                                             IsBf16) const {
-    const bool q_is_bf16 = p.q.dtype == DType::bf16;
+  template <class QIsBf16, class KIsBf16>
+  __device__ __forceinline__ void stage_keys(const M2rnnParams& p, int row0, KeyStage* to, int lane,
+                                             QIsBf16, KIsBf16) const {
 #pragma unroll
-    for (int i = 0; i < q.kCount; ++i) {
-      float2 k_pair = k.raw[i].template get<IsBf16::value>();
-      if (ASSAY_M2RNN_IS_FAULT(p, key_tail_dropped) && row0 >= 64) k_pair = {0, 0};
-      const float2 q_pair =
-          q_is_bf16 ? q.raw[i].template get<true>() : q.raw[i].template get<false>();
-      to.kq[q.step(lane, i)][lane % 8] = make_float4(k_pair.x, k_pair.y, q_pair.x, q_pair.y);
+    for (int j = 0; j < tiles; ++j) {
+#pragma unroll
+      for (int i = 0; i < Keys::kCount; ++i) {
+        float2 k_pair = k[j].raw[i].template get<KIsBf16::value>();
+        if (ASSAY_M2RNN_IS_FAULT(p, key_tail_dropped) && row0 + j * kRows >= 64) k_pair = {0, 0};
+        const float2 q_pair = q[j].raw[i].template get<QIsBf16::value>();
+        to[j][Keys::step(lane, i)][lane % 8] = make_float4(k_pair.x, k_pair.y, q_pair.x, q_pair.y);
+      }
     }
   }
 };
@@ -548,17 +603,26 @@ __device__ __forceinline__ void sum_rows(const float4* parts, int stride, float 
 /// Calls f(step, column, sum of column, sum of the next column) for the pairs of a block of time;
 /// the warps' sums lie one behind the other.
 template <int V, class F>
-__device__ __forceinline__ void each_sum(const float (*sums)[V], int warps, int steps, const F& f) {
+__device__ __forceinline__ void each_sum(const float (*sums)[V], int steps, const F& f) {
+  const int warps = blockDim.x / 32;
   for (int at = threadIdx.x; at < steps * (V / 2); at += blockDim.x) {
     const int step = at / (V / 2), column = 2 * (at % (V / 2));
     const float* from = &sums[step][Stage<V>::slot(column)];
     float2 sum = {0, 0};
-    for (int w = 0; w < warps; ++w) {
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      if (w >= warps) break;
       const float2 x = *reinterpret_cast<const float2*>(from + w * (kSteps * V));
       sum.x += x.x, sum.y += x.y;
     }
     f(step, column, sum.x, sum.y);
   }
+}
+
+/// A pair of 16-bit elements that fill a tile and may be stored at once.
+__device__ __forceinline__ void store_whole_pair(char* at, bool is_bf16, float x, float y) {
+  *reinterpret_cast<std::uint32_t*>(at) =
+      is_bf16 ? pack_pair<Bf16<1>>(x, y) : pack_pair<Half1>(x, y);
 }
 
 /// Two neighbouring elements of a row, of which `count` exist.
@@ -571,6 +635,14 @@ __device__ __forceinline__ void store_pair(const Strided& to, char* at, int coun
   }
   if (count > 0) store_element(at, to.dtype, x);
   if (count > 1) store_element(at + to.column, to.dtype, y);
+}
+
+/// 16 bytes from global to shared memory, without waiting.
+__device__ __forceinline__ void copy_async(float4* to, const float4* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+               :
+               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(to))), "l"(from)
+               : "memory");
 }
 
 /// Lets a kernel have `bytes` of dynamic shared memory, and all of an SM's for its blocks together.

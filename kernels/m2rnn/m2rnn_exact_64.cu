@@ -1,3 +1,4 @@
 #include "kernels/m2rnn/m2rnn_instance.cuh"
 
-ASSAY_M2RNN_INSTANCE(exact, Exact, 64)
+ASSAY_M2RNN_FORWARD(exact, Exact, 64)
+ASSAY_M2RNN_BACKWARD(exact, Exact, 64)

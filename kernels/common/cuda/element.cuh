@@ -20,6 +20,16 @@ __device__ __forceinline__ float half_float(std::uint32_t bits) {
   return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
 }
 
+/// An element's bits, for when its value can wait.
+__device__ __forceinline__ std::uint32_t load_bits(const char* at, DType dtype) {
+  if (dtype == DType::f32) return *reinterpret_cast<const std::uint32_t*>(at);
+  return *reinterpret_cast<const std::uint16_t*>(at);
+}
+__device__ __forceinline__ float element_of_bits(std::uint32_t bits, DType dtype) {
+  if (dtype == DType::f32) return __uint_as_float(bits);
+  return dtype == DType::bf16 ? bf16_float(bits) : half_float(bits);
+}
+
 __device__ __forceinline__ float load_element(const char* at, DType dtype) {
   if (dtype == DType::f32) return *reinterpret_cast<const float*>(at);
   const std::uint32_t bits = *reinterpret_cast<const std::uint16_t*>(at);
