@@ -30,6 +30,9 @@ Command add_gradcheck(CLI::App& parent);
 Command add_check(CLI::App& parent);
 Command add_judge(CLI::App& parent);
 Command add_report(CLI::App& parent);
+Command add_validation(CLI::App& report);  // below `report`
+Command add_prove(CLI::App& parent);
+Command add_verify_cert(CLI::App& parent);
 Command add_verify(CLI::App& parent);
 
 /// The command line as it was typed, for reports.

@@ -6,6 +6,7 @@
 #include "checks/cli/command.hpp"
 #include "checks/faults/fault.hpp"
 #include "checks/output/json_output.hpp"
+#include "proofs/engine/prove.hpp"
 #include "reference/oracle/registry.hpp"
 
 namespace assay::cli {
@@ -93,9 +94,36 @@ int run_list_faults(const ListFlags& flags) {
   return kWell;
 }
 
+int run_list_claims(const ListFlags& flags) {
+  std::vector<std::string> patterns;
+  if (!flags.name.empty()) patterns.push_back(flags.name);
+  const auto chosen = proofs::select_claims(patterns);  // throws when there is none
+  if (flags.json) {
+    Json document = json_document();
+    document["claims"] = Json::array();
+    for (const proofs::Claim* claim : chosen) {
+      document["claims"].push_back({{"id", claim->id},
+                                    {"source", claim->source},
+                                    {"statement", claim->says},
+                                    {"domain", claim->domain},
+                                    {"false_sibling", claim->sibling_says}});
+    }
+    print_json(document);
+    return kWell;
+  }
+  for (const proofs::Claim* claim : chosen) {
+    fmt::print("{:<36} {} {}\n", claim->id, claim->says, claim->source);
+    if (flags.name.empty()) continue;
+    fmt::print("{:<36} domain: {}\n", "", claim->domain);
+    fmt::print("{:<36} false sibling: {}\n", "", claim->sibling_says);
+  }
+  return kWell;
+}
+
 int run_list(const ListFlags& flags) {
   if (flags.what == "ops") return run_list_ops(flags);
   if (flags.what == "faults") return run_list_faults(flags);
+  if (flags.what == "claims") return run_list_claims(flags);
   if (!flags.name.empty()) {
     throw InputError(fmt::format("unknown entry '{}' of {}; there are none in this version",
                                  flags.name, flags.what));
