@@ -131,6 +131,23 @@ void BoundWalk::refine(const std::vector<double>& p_prev, const std::vector<doub
   }
 }
 
+void BoundWalk::refine_output(std::int64_t t) {
+  if (ellipsoids_.empty() || ellipsoids_[0].empty()) return;
+  const std::vector<Bounded> c = engine_.functional(declared_.context(), declared_.inputs(t));
+  if (c.empty()) return;
+  const std::vector<double>& p = states_[t + 1].p;
+  const std::int64_t width = declared_.context().V;
+  std::vector<double> middle;
+  for (const Bounded& x : c) middle.push_back(x.v);
+  const double common = ellipsoids_[0].width(middle);
+  for (std::int64_t j = 0; j < width; ++j) {
+    double rest = 0;  // c itself is known to within its own error
+    for (std::size_t i = 0; i < c.size(); ++i) rest += c[i].total() * p[i * width + j];
+    Bounded& o = declared_.outputs(t)(0)[j];
+    o.p = smaller(o.p, (common + rest) * kOutward);
+  }
+}
+
 std::vector<Bounded> BoundWalk::forward() {
   const std::int64_t steps = declared_.unit().steps;
   Context<Bounded>& context = declared_.context();
@@ -159,6 +176,7 @@ std::vector<Bounded> BoundWalk::forward() {
     context.readout = true;
     context.arena->release();
     engine_.read(context, declared_.inputs(t), state.data(), declared_.outputs(t));
+    refine_output(t);
   }
   return incoming(states_.back());
 }

@@ -28,11 +28,13 @@ class BoundWalk {
   std::vector<Bounded> backward(bool clipped);
 
  private:
-  /// The state's own order, and how many blocks of it there are.
+  /// A_t with the radii of its entries, for every block.
   void transition(std::int64_t t, bool transposed);
   /// From the carried p and the bound of what the step itself adds, to that of the new p.
   void refine(const std::vector<double>& p_prev, const std::vector<double>& local,
               std::vector<double>& p);
+  /// What the ellipsoid knows of the read-out of step t beyond its single entries.
+  void refine_output(std::int64_t t);
   std::vector<Bounded> incoming(const Carried& c) const;
   /// Settles a step's result into local errors and entrywise p; returns the carried state.
   Carried settle(const std::vector<Bounded>& result, std::vector<double>& local) const;

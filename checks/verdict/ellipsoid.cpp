@@ -44,6 +44,20 @@ double Ellipsoid::half_width(std::int64_t i) const {
   return std::sqrt(P_[i * n_ + i]) * (1 + 0x1p-40);
 }
 
+double Ellipsoid::width(const std::vector<double>& c) const {
+  const auto m = static_cast<std::int64_t>(c.size());
+  double sum = 0, norm2 = 0;
+  for (std::int64_t i = 0; i < m; ++i) {
+    double row = 0;
+    for (std::int64_t j = 0; j < m; ++j) row += P_[i * n_ + j] * c[j];
+    sum += c[i] * row;
+    norm2 += c[i] * c[i];
+  }
+  // The products of both signs lose less than 4 (n + 2) 2^-53 |c|² tr P.
+  return std::sqrt(sum + 4 * static_cast<double>(n_ + 2) * 0x1p-53 * norm2 * trace()) *
+         (1 + 0x1p-40);
+}
+
 void Ellipsoid::advance(const std::vector<double>& A, const std::vector<double>& noise) {
   AP_.resize(n_ * n_);
   transposed_.resize(n_ * n_);

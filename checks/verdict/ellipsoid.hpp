@@ -17,6 +17,8 @@ class Ellipsoid {
   void advance(const std::vector<double>& A, const std::vector<double>& noise);
   /// Bounds |x_i|; infinite or NaN when P overflowed.
   double half_width(std::int64_t i) const;
+  /// Bounds |c·x|; c may be shorter than x.
+  double width(const std::vector<double>& c) const;
   double trace() const;
 
  private:

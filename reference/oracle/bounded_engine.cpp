@@ -45,7 +45,8 @@ class RecurrentUpdate final : public Update<Bounded> {
 template <class U>
 struct FastWeightEngine final : BoundedEngine {
   explicit FastWeightEngine(const ValidCase& c)
-      : reader(std::make_unique<RecurrentUpdate<U, false>>(), U::spec(), c) {
+      : reader(std::make_unique<RecurrentUpdate<U, false>>(), U::spec(), c),
+        scale(readout_scale<Bounded>(c)) {
     recurrence = std::make_unique<FastWeight<Bounded>>(std::make_unique<RecurrentUpdate<U, true>>(),
                                                        U::spec(), c);
   }
@@ -54,7 +55,13 @@ struct FastWeightEngine final : BoundedEngine {
     // The reader writes nothing into the state.
     reader.forward(c, x, 1, const_cast<Bounded*>(state), out, nullptr);
   }
+  std::vector<Bounded> functional(Context<Bounded>& c, const Block<Bounded>& x) const override {
+    std::vector<Bounded> q(x(0), x(0) + c.K);
+    la::scale(c.K, scale, q.data());
+    return q;
+  }
   FastWeight<Bounded> reader;
+  Bounded scale;
 };
 
 struct M2rnnEngine final : BoundedEngine {

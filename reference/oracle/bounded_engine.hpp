@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "reference/oracle/recurrence.hpp"
 #include "reference/scalars/bounded.hpp"
@@ -24,6 +25,10 @@ struct BoundedEngine {
   /// The outputs of one step from the state after it.
   virtual void read(Context<Bounded>& c, const Block<Bounded>& x, const Bounded* state,
                     const Block<Bounded>& out) const = 0;
+  /// The state enters output 0 as c · (its column j): writes c, or returns nothing.
+  virtual std::vector<Bounded> functional(Context<Bounded>&, const Block<Bounded>&) const {
+    return {};
+  }
 };
 
 /// Null for an operation that has none; then `why` says so in a few words.

@@ -220,8 +220,8 @@ namespace {
 
 constexpr std::int64_t kOrder = 4;
 
-/// Worst |x_i| / half width over random and greedy errors under x <- A x + l, |l_i| <= noise_i; the
-/// ellipsoid is told `claimed` in place of A.
+/// Worst |c·x| / width, c an axis or random, over random and greedy errors under x <- A x + l,
+/// |l_i| <= noise_i; the ellipsoid is told `claimed` in place of A.
 double worst_escape(const std::vector<double>& A, const std::vector<double>& claimed,
                     const std::vector<double>& noise, int steps) {
   std::mt19937_64 random(7);
@@ -229,11 +229,14 @@ double worst_escape(const std::vector<double>& A, const std::vector<double>& cla
   Ellipsoid ellipsoid;
   ellipsoid.enclose_box(noise);
   for (int t = 0; t < steps; ++t) ellipsoid.advance(claimed, noise);
-  for (std::int64_t target = 0; target < kOrder; ++target) {
+  for (std::int64_t target = 0; target < 3 * kOrder; ++target) {
+    std::vector<double> c(kOrder, 0.0);
+    for (double& x : c) x = target < kOrder ? 0 : static_cast<double>(random() % 201) / 100 - 1;
+    if (target < kOrder) c[target] = 1;
+    const double width = target < kOrder ? ellipsoid.half_width(target) : ellipsoid.width(c);
     for (int attempt = 0; attempt < 20; ++attempt) {
-      // Greedy: every l has the signs of the row of A^(steps - t) that leads to the target.
-      std::vector<double> row(kOrder, 0.0);
-      row[target] = 1;
+      // Greedy: every l has the signs of the row of A^(steps - t) that leads to c.
+      std::vector<double> row = c;
       double reached = 0;
       for (int t = 0; t <= steps; ++t) {
         std::vector<double> next(kOrder, 0.0);
@@ -244,7 +247,7 @@ double worst_escape(const std::vector<double>& A, const std::vector<double>& cla
         }
         row = next;
       }
-      worst = std::max(worst, std::fabs(reached) / ellipsoid.half_width(target));
+      worst = std::max(worst, std::fabs(reached) / width);
     }
   }
   return worst;
