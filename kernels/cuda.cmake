@@ -66,6 +66,14 @@ add_library(assay::kernels_cuda ALIAS assay_kernels_cuda)
 assay_cuda_build(assay_kernels_cuda_faults ASSAY_M2RNN_FAULTS)
 set_target_properties(assay_kernels_cuda_faults PROPERTIES EXCLUDE_FROM_ALL ON)
 
+if(ASSAY_TESTS)
+  add_test(NAME "cuda/check: the kernels on this machine's GPU"
+    COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tests/cuda_check.sh accept ${PROJECT_BINARY_DIR}/assay
+      $<TARGET_FILE:assay_kernels_cuda> ${PROJECT_SOURCE_DIR}/checks/samples/m2rnn_s3.safetensors)
+  set_tests_properties("cuda/check: the kernels on this machine's GPU" PROPERTIES
+    TIMEOUT 1800 SKIP_RETURN_CODE 77)
+endif()
+
 if(ASSAY_INSTALL)
   install(TARGETS assay_kernels_cuda DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/assay)
 endif()

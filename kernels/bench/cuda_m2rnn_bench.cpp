@@ -1,7 +1,7 @@
 // Times the CUDA kernels of m2rnn: device events around replays of a captured graph, forward and
 // backward apart. JSON on standard output.
 //
-// usage: cuda_m2rnn_bench [--commit ID] [--repeat 20] [--only NAME_OF_SIZE]
+// usage: cuda_m2rnn_bench [--commit ID] [--repeat 20] [--only NAME_OF_SIZE] [--format bf16|fp32]
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -40,16 +40,25 @@ constexpr Size kSizes[] = {
     {"K=128", 8, 4096, 16, 128, 16, true},      {"K=128, V=64", 8, 4096, 16, 128, 64, true},
     {"decode", 1024, 1, 16, 64, 16, true}};
 
+// For compute-sanitizer; only by name.
+constexpr Size kSmallSizes[] = {{"small", 2, 50, 4, 64, 16, true},
+                                {"small wide", 70, 18, 16, 64, 16, true},
+                                {"small odd", 2, 37, 4, 130, 24, true},
+                                {"small alone", 2, 37, 3, 16, 64, false}};
+
 enum class Values { normal, gate, weight, zero };
 
-/// bf16 tensors on the device; what was allocated is freed with it.
+/// Tensors on the device; what was allocated is freed with it.
 class Tensors {
  public:
+  explicit Tensors(DType format) : format_(format) {}
   ~Tensors() {
     for (void* p : memory_) cudaFree(p);
   }
-  void add(const char* name, std::vector<std::int64_t> shape, Values values,
-           DType dtype = DType::bf16) {
+  void add(const char* name, std::vector<std::int64_t> shape, Values values) {
+    add(name, std::move(shape), values, format_);
+  }
+  void add(const char* name, std::vector<std::int64_t> shape, Values values, DType dtype) {
     View v;
     v.name = name, v.dtype = dtype, v.rank = static_cast<int>(shape.size());
     std::int64_t count = 1;
@@ -71,7 +80,8 @@ class Tensors {
 
  private:
   void fill(const View& v, std::int64_t count, Values values) {
-    std::vector<std::uint16_t> host(static_cast<std::size_t>(count));
+    const bool narrow = v.dtype == DType::bf16;
+    std::vector<std::uint16_t> host(static_cast<std::size_t>(count) * (narrow ? 1 : 2));
     // A table of normal numbers, walked at random: fast, and random enough for a clock.
     static const std::vector<float> table = [] {
       std::mt19937 random(1);
@@ -91,10 +101,15 @@ class Tensors {
       }
       std::uint32_t bits;
       std::memcpy(&bits, &x, 4);
-      host[static_cast<std::size_t>(i)] = static_cast<std::uint16_t>((bits + 0x8000u) >> 16);
+      if (narrow) {
+        host[static_cast<std::size_t>(i)] = static_cast<std::uint16_t>((bits + 0x8000u) >> 16);
+      } else {
+        std::memcpy(&host[2 * static_cast<std::size_t>(i)], &x, 4);
+      }
     }
     require(cudaMemcpy(v.data, host.data(), host.size() * 2, cudaMemcpyHostToDevice), "cudaMemcpy");
   }
+  DType format_;
   std::vector<View> views_;
   std::vector<void*> memory_;
 };
@@ -139,15 +154,16 @@ Times time_graph(const Call& call, bool forward, bool backward, int repeat, cuda
   return {times[times.size() / 2], times[0]};
 }
 
-void bench(const Size& s, int repeat, bool first) {
-  Tensors in, out, cotangents, gradients, none;
+void bench(const Size& s, DType format, int repeat, bool first) {
+  Tensors in(format), out(format), cotangents(format), gradients(format), none(format);
   const std::int64_t Nq = s.shared ? 1 : s.N;
   in.add("q", {s.B, s.T, Nq, s.K}, Values::normal);
   in.add("k", {s.B, s.T, Nq, s.K}, Values::normal);
   in.add("v", {s.B, s.T, s.N, s.V}, Values::normal);
   in.add("w", {s.N, s.V, s.V}, Values::weight);
   in.add("f", {s.B, s.T, s.N}, Values::gate);
-  if (s.T == 1) in.add("h0", {s.B, s.N, s.K, s.V}, Values::normal);
+  const bool with_state = s.T < 100;
+  if (with_state) in.add("h0", {s.B, s.N, s.K, s.V}, Values::normal);
   out.add("y", {s.B, s.T, s.N, s.V}, Values::zero);
   out.add("h_final", {s.B, s.N, s.K, s.V}, Values::zero, DType::f32);
   cotangents.add("d_y", {s.B, s.T, s.N, s.V}, Values::normal);
@@ -156,6 +172,7 @@ void bench(const Size& s, int repeat, bool first) {
   gradients.add("d_v", {s.B, s.T, s.N, s.V}, Values::zero);
   gradients.add("d_w", {s.N, s.V, s.V}, Values::zero);
   gradients.add("d_f", {s.B, s.T, s.N}, Values::zero);
+  if (with_state) gradients.add("d_h0", {s.B, s.N, s.K, s.V}, Values::zero);
 
   cudaStream_t stream;
   require(cudaStreamCreate(&stream), "stream");
@@ -184,13 +201,14 @@ void bench(const Size& s, int repeat, bool first) {
 
 int main(int count, char** arguments) {
   int repeat = 20;
-  std::string commit, command, only;
+  std::string commit, command, only, format = "bf16";
   for (int i = 0; i < count; ++i) command += (i ? " " : "") + std::string(arguments[i]);
   for (int i = 1; i + 1 < count; i += 2) {
     if (std::strcmp(arguments[i], "--repeat") == 0)
       repeat = std::max(1, std::atoi(arguments[i + 1]));
     if (std::strcmp(arguments[i], "--commit") == 0) commit = arguments[i + 1];
     if (std::strcmp(arguments[i], "--only") == 0) only = arguments[i + 1];
+    if (std::strcmp(arguments[i], "--format") == 0) format = arguments[i + 1];
   }
   cudaDeviceProp card;
   require(cudaGetDeviceProperties(&card, 0), "no device");
@@ -199,11 +217,15 @@ int main(int count, char** arguments) {
   std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
   std::printf(
       "{\"command\": \"%s\", \"commit\": \"%s\", \"date\": \"%s\", \"card\": \"%s\", "
-      "\"format\": \"bf16\", \"repeat\": %d, \"sizes\": [\n",
-      command.c_str(), commit.c_str(), date, card.name, repeat);
+      "\"format\": \"%s\", \"repeat\": %d, \"sizes\": [\n",
+      command.c_str(), commit.c_str(), date, card.name, format.c_str(), repeat);
   bool first = true;
+  const DType dtype = format == "fp32" ? DType::f32 : DType::bf16;
   for (const Size& s : kSizes) {
-    if (only.empty() || only == s.name) bench(s, repeat, first), first = false;
+    if (only.empty() || only == s.name) bench(s, dtype, repeat, first), first = false;
+  }
+  for (const Size& s : kSmallSizes) {
+    if (only == s.name) bench(s, dtype, repeat, first), first = false;
   }
   std::printf("\n]}\n");
 }

@@ -345,7 +345,7 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
                      : p.scratch + warp_index * (Kept::kWarpBytes / 16)) +
       lane;
 
-  const float scale = P::kScaled ? operand_scale(p, u, d_f_sums) : 1.0f;
+  const float scale = P::kScaled ? p.scales[u.index * p.row_groups + blockIdx.y] : 1.0f;
   const float unscale = 1.0f / scale;
   typename Memory::W w;
   typename Memory::WT wt;
@@ -362,7 +362,7 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
   } else if (ASSAY_M2RNN_IS_FAULT(p, final_cotangent_ignored)) {
     c.fill(0.0f);
   } else {
-    load_state(c, p, p.d_h_final, u, row0, lane, 1.0f);
+    load_state(c, p, p.d_h_final, u, row0, lane);
   }
   each_tile<V>(d_w, [&](float& x, int at) { x = p.first_window ? 0.0f : d_w_out[32 * at]; });
 
@@ -450,7 +450,7 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
     if constexpr (kAhead<V>) {
       now.load(own.keys, own.stage, own.u, history, steps - 1, lane);
       now.candidate(w, z);
-      z.each(lane, [](float& x, int, int) { x = P::tanh(x); });
+      z.each([](float& x) { x = P::tanh(x); });
     }
 #pragma unroll 2
     for (int s = steps - 1; s >= 0; --s) {
@@ -460,14 +460,14 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
       } else {
         now.load(own.keys, own.stage, own.u, history, s, lane);
         now.candidate(w, z);
-        z.each(lane, [](float& x, int, int) { x = P::tanh(x); });
+        z.each([](float& x) { x = P::tanh(x); });
       }
       const float rest = 1.0f - now.f;
       Tile<V> h_prev;
       Kept::unpack(now.before, h_prev);
       if (ASSAY_M2RNN_IS_FAULT(p, future_dropped)) c.fill(0.0f);
       if (p.clips && !ASSAY_M2RNN_IS_FAULT(p, clip_output_not_state)) {
-        c.each(lane, [&](float& x, int, int) { x = clamp_within(x, p.clip); });
+        c.each([&](float& x) { x = clamp_within(x, p.clip); });
       }
       float rows[4] = {0, 0, 0, 0};  // d_k of both rows, then d_q
       float d_f = 0, d_v[kTiles][2];
@@ -508,7 +508,7 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
       const float other = __shfl_xor_sync(~0u, lower ? kept0 : kept1, 1);
       d_f += __shfl_xor_sync(~0u, d_f, 16);
       if constexpr (kAhead<V>) {
-        z.each(lane, [](float& x, int, int) { x = P::tanh(x); });
+        z.each([](float& x) { x = P::tanh(x); });
         now = next;
       }
       reinterpret_cast<float*>(own.keys[s])[lane] = (lower ? kept1 : kept0) + other;

@@ -117,6 +117,26 @@ __device__ __forceinline__ float element_or_zero(const Strided& x, const char* b
   return load_element(base + row * x.row + column * x.column, x.dtype);
 }
 
+// ---- Pairs of elements -------------------------------------------------------------------------
+
+/// A pair of 16-bit elements that fill a tile and may be stored at once.
+__device__ __forceinline__ void store_whole_pair(char* at, bool is_bf16, float x, float y) {
+  *reinterpret_cast<std::uint32_t*>(at) =
+      is_bf16 ? pack_pair<Bf16<1>>(x, y) : pack_pair<Half1>(x, y);
+}
+
+/// Two neighbouring elements of a row, of which `count` exist.
+__device__ __forceinline__ void store_pair(const Strided& to, char* at, int count, float x,
+                                           float y) {
+  if (to.pairs && count > 1) {
+    *reinterpret_cast<std::uint32_t*>(at) =
+        to.dtype == DType::bf16 ? pack_pair<Bf16<1>>(x, y) : pack_pair<Half1>(x, y);
+    return;
+  }
+  if (count > 0) store_element(at, to.dtype, x);
+  if (count > 1) store_element(at + to.column, to.dtype, y);
+}
+
 // ---- The state of a warp -----------------------------------------------------------------------
 
 /// Lane 4 g + i: [n][0..3] are (2g, 8n + 2i), (2g, 8n + 2i + 1), and both of row 2g + 1. Which row
@@ -134,15 +154,12 @@ struct Tile {
       for (int e = 0; e < 4; ++e) x[n][e] = value;
     }
   }
-  /// f(element, row within the tile, column)
   template <class F>
-  __device__ __forceinline__ void each(int lane, const F& f) {
+  __device__ __forceinline__ void each(const F& f) {
 #pragma unroll
     for (int n = 0; n < kTiles; ++n) {
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        f(x[n][e], 2 * (lane >> 2) + (e >> 1), 8 * n + 2 * (lane & 3) + (e & 1));
-      }
+      for (int e = 0; e < 4; ++e) f(x[n][e]);
     }
   }
   __device__ __forceinline__ void load(const float4* from, int lane) {
@@ -160,26 +177,67 @@ struct Tile {
   }
 };
 
+/// Neighbouring columns of a state may be read or written at once.
+__device__ __forceinline__ bool has_whole_pairs(const M2rnnParams& p, const Strided& x) {
+  if (p.V % 2 != 0) return false;
+  if (x.dtype != DType::f32) return x.pairs;
+  const auto address = reinterpret_cast<std::uintptr_t>(x.data);
+  return x.column == 4 &&
+         ((address | static_cast<std::uintptr_t>(x.batch | x.head | x.row)) & 7) == 0;
+}
+
+/// Calls f(tile, which row of the lane, address, columns that exist) for a lane's pairs.
+template <int V, class F>
+__device__ __forceinline__ void each_state_pair(const M2rnnParams& p, const Strided& x,
+                                                const UnitPlace& u, int row0, int lane,
+                                                const F& f) {
+  char* base = x.data + u.sequence * x.batch + u.head * x.head;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = row0 + 2 * (lane >> 2) + half;
+    if (row >= p.K) continue;
+#pragma unroll
+    for (int n = 0; n < V / 8; ++n) {
+      const int column = 8 * n + 2 * (lane & 3);
+      if (column < p.V) f(n, half, base + row * x.row + column * x.column, p.V - column);
+    }
+  }
+}
+
 /// A state or cotangent of a state in the caller's layout.
 template <int V>
 __device__ __forceinline__ void load_state(Tile<V>& h, const M2rnnParams& p, const Strided& from,
-                                           const UnitPlace& u, int row0, int lane, float scale) {
+                                           const UnitPlace& u, int row0, int lane) {
   h.fill(0.0f);
   if (from.data == nullptr) return;
-  const char* base = from.data + u.sequence * from.batch + u.head * from.head;
-  h.each(lane, [&](float& x, int r, int j) {
-    x = scale * element_or_zero(from, base, row0 + r, j, p.K, p.V);
+  const bool whole = has_whole_pairs(p, from);
+  each_state_pair<V>(p, from, u, row0, lane, [&](int n, int half, const char* at, int count) {
+    float2 x = {0, 0};
+    if (whole && from.dtype == DType::f32) {
+      x = *reinterpret_cast<const float2*>(at);
+    } else if (whole) {
+      x = unpack_pair(*reinterpret_cast<const std::uint32_t*>(at), from.dtype);
+    } else {
+      x.x = load_element(at, from.dtype);
+      if (count > 1) x.y = load_element(at + from.column, from.dtype);
+    }
+    h.x[n][2 * half] = x.x, h.x[n][2 * half + 1] = x.y;
   });
 }
 
 template <int V>
-__device__ __forceinline__ void store_state(Tile<V>& h, const M2rnnParams& p, const Strided& to,
-                                            const UnitPlace& u, int row0, int lane, float scale) {
+__device__ __forceinline__ void store_state(const Tile<V>& h, const M2rnnParams& p,
+                                            const Strided& to, const UnitPlace& u, int row0,
+                                            int lane, float scale) {
   if (to.data == nullptr) return;
-  char* base = to.data + u.sequence * to.batch + u.head * to.head;
-  h.each(lane, [&](float& x, int r, int j) {
-    if (row0 + r >= p.K || j >= p.V) return;
-    store_element(base + (row0 + r) * to.row + j * to.column, to.dtype, scale * x);
+  const bool whole = has_whole_pairs(p, to);
+  each_state_pair<V>(p, to, u, row0, lane, [&](int n, int half, char* at, int count) {
+    const float x = scale * h.x[n][2 * half], y = scale * h.x[n][2 * half + 1];
+    if (whole && to.dtype == DType::f32) {
+      *reinterpret_cast<float2*>(at) = make_float2(x, y);
+    } else {
+      store_pair(to, at, count, x, y);
+    }
   });
 }
 
@@ -538,33 +596,34 @@ __device__ __forceinline__ void update(Tile<V>& h, Tile<V>& z, const float2& f) 
   }
 }
 
-/// The power of two by which a fast kernel multiplies H and divides W, so that both fit into fp16.
-/// All threads of the block take part; `memory` holds two floats for each warp.
+/// The power of two by which a fast kernel multiplies H and divides W, so that both fit into fp16;
+/// h holds the initial state. All threads of the block take part; `memory` has two floats for each
+/// warp.
+template <int V, int tiles>
 __device__ __forceinline__ float operand_scale(const M2rnnParams& p, const UnitPlace& u,
-                                               float* memory) {
-  const int threads = blockDim.x, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+                                               const Tile<V> (&h)[tiles], float* memory) {
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x / 32;
   float largest_h = 1.0f, largest_w = 1.0f;
-  if (p.h0.data) {
-    const char* base = p.h0.data + u.sequence * p.h0.batch + u.head * p.h0.head;
-    for (int at = threadIdx.x; at < p.K * p.V; at += threads) {
-      largest_h = fmaxf(
-          largest_h,
-          fabsf(load_element(base + (at / p.V) * p.h0.row + (at % p.V) * p.h0.column, p.h0.dtype)));
+#pragma unroll
+  for (int j = 0; j < tiles; ++j) {
+#pragma unroll
+    for (int n = 0; n < V / 8; ++n) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) largest_h = fmaxf(largest_h, fabsf(h[j].x[n][e]));
     }
   }
   const char* base = p.w.data + (u.head / p.w.share) * p.w.head;
-  for (int at = threadIdx.x; at < p.V * p.V; at += threads) {
-    largest_w = fmaxf(
-        largest_w,
-        fabsf(load_element(base + (at / p.V) * p.w.row + (at % p.V) * p.w.column, p.w.dtype)));
+  for (int at = threadIdx.x; at < V * V; at += blockDim.x) {
+    largest_w = fmaxf(largest_w, fabsf(element_or_zero(p.w, base, at / V, at % V, p.V, p.V)));
   }
+#pragma unroll
   for (int m = 16; m > 0; m >>= 1) {
     largest_h = fmaxf(largest_h, __shfl_xor_sync(~0u, largest_h, m));
     largest_w = fmaxf(largest_w, __shfl_xor_sync(~0u, largest_w, m));
   }
   if (lane == 0) memory[2 * warp] = largest_h, memory[2 * warp + 1] = largest_w;
   __syncthreads();
-  for (int i = 0; i < threads / 32; ++i) {
+  for (int i = 0; i < warps; ++i) {
     largest_h = fmaxf(largest_h, memory[2 * i]), largest_w = fmaxf(largest_w, memory[2 * i + 1]);
   }
   __syncthreads();
@@ -617,24 +676,6 @@ __device__ __forceinline__ void each_sum(const float (*sums)[V], int steps, cons
     }
     f(step, column, sum.x, sum.y);
   }
-}
-
-/// A pair of 16-bit elements that fill a tile and may be stored at once.
-__device__ __forceinline__ void store_whole_pair(char* at, bool is_bf16, float x, float y) {
-  *reinterpret_cast<std::uint32_t*>(at) =
-      is_bf16 ? pack_pair<Bf16<1>>(x, y) : pack_pair<Half1>(x, y);
-}
-
-/// Two neighbouring elements of a row, of which `count` exist.
-__device__ __forceinline__ void store_pair(const Strided& to, char* at, int count, float x,
-                                           float y) {
-  if (to.pairs && count > 1) {
-    *reinterpret_cast<std::uint32_t*>(at) =
-        to.dtype == DType::bf16 ? pack_pair<Bf16<1>>(x, y) : pack_pair<Half1>(x, y);
-    return;
-  }
-  if (count > 0) store_element(at, to.dtype, x);
-  if (count > 1) store_element(at + to.column, to.dtype, y);
 }
 
 /// 16 bytes from global to shared memory, without waiting.

@@ -75,17 +75,18 @@ __device__ __forceinline__ void forward_block(const M2rnnParams& p) {
   auto sums =
       reinterpret_cast<float(*)[V]>(memory + Memory::W::kSharedBytes + warps * Memory::kWarpBytes);
 
-  const float scale = P::kScaled ? operand_scale(p, u, &sums[0][0]) : 1.0f;
+  Tile<V> h[tiles], z[tiles];
+#pragma unroll
+  for (int j = 0; j < tiles; ++j) load_state(h[j], p, p.h0, u, row0 + j * kRows, lane);
+  const float scale = P::kScaled ? operand_scale(p, u, h, &sums[0][0]) : 1.0f;
   const float unscale = 1.0f / scale;
+#pragma unroll
+  for (int j = 0; j < tiles; ++j) h[j].each([&](float& x) { x *= scale; });
+  if (p.scales && threadIdx.x == 0) p.scales[u.index * p.row_groups + blockIdx.y] = scale;
   typename Memory::W w;
   w.load(p, u, ASSAY_M2RNN_IS_FAULT(p, w_transposed_forward), unscale, memory);
   if constexpr (!Memory::W::kInRegisters) __syncthreads();
 
-  Tile<V> h[tiles], z[tiles];
-#pragma unroll
-  for (int j = 0; j < tiles; ++j) {
-    load_state(h[j], p, p.h0, u, row0 + j * kRows, lane, scale);
-  }
   Loads<P, V, tiles> loads(p, u, row0, 0, lane);
   float4* checkpoint =
       p.checkpoints ? p.checkpoints + checkpoint_at(p, u, 0, row_tile, V) : nullptr;
