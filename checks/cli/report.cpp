@@ -9,6 +9,7 @@
 #include "checks/output/progress.hpp"
 #include "reports/render/sha256.hpp"
 #include "reports/spectrum/spectrum.hpp"
+#include "reports/stability/stability.hpp"
 
 namespace assay::cli {
 namespace {
@@ -101,6 +102,16 @@ int run_spectrum(ReportFlags& flags) {
   return deliver(std::move(report), "spectrum", flags);
 }
 
+int run_stability(const ReportFlags& flags) {
+  check_source(flags);
+  Progress progress("assay report stability");
+  const reports::Trace trace(flags.trace);
+  const auto units = reports::trace_stability(trace, {flags.threads, progress.callback()});
+  render::Report report = reports::stability_report(trace, units);
+  progress.clear();
+  return deliver(std::move(report), "stability", flags);
+}
+
 constexpr const char* kBoxHelp =
     "gates without a model: mdn:alpha=0.9:1,beta=0:0.1,mu=0:0.7,eta=0:2, "
     "mdn:coupled,s=0.5,mu=0:0.7 "
@@ -135,11 +146,15 @@ Command add_report(CLI::App& parent) {
       ->add_option("--enclose", flags->enclose,
                    "that many steps per head with certain bounds (Arb)")
       ->check(CLI::Range(0, 1000000));
+  CLI::App* stability =
+      app->add_subcommand("stability", "Whether products of steps grow, forward and backward");
+  add_common(*stability, *flags);
   return {app, [=] {
             if (flags->out.empty() && !flags->json) {
               throw InputError("say where the report goes: --out FOLDER (or --json)");
             }
             if (spectrum->parsed()) return run_spectrum(*flags);
+            if (stability->parsed()) return run_stability(*flags);
             return static_cast<int>(kBadInput);
           }};
 }

@@ -65,6 +65,7 @@ dt { color: var(--soft); } dd { margin: 0; font-family: ui-monospace, "DejaVu Sa
   .verdict { border: 1px solid var(--tone); border-left-width: .35rem; }
   .scroll, pre { overflow: visible; } pre { white-space: pre-wrap; }
   h2, h3 { break-after: avoid; } tr, figure { break-inside: avoid; } thead { display: table-header-group; }
+  table { font-size: 8pt; } th, td { padding: .15rem .4rem; } .n { white-space: normal; }
   .download { display: none; }
 }
 )css";
