@@ -149,7 +149,9 @@ Command add_report(CLI::App& parent) {
   CLI::App* stability =
       app->add_subcommand("stability", "Whether products of steps grow, forward and backward");
   add_common(*stability, *flags);
+  const Command validation = add_validation(*app);
   return {app, [=] {
+            if (validation.app->parsed()) return validation.run();
             if (flags->out.empty() && !flags->json) {
               throw InputError("say where the report goes: --out FOLDER (or --json)");
             }

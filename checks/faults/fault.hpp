@@ -15,6 +15,8 @@ struct FaultInfo {
   std::string id;      // "mdn.gamma_diagonal_zeroed", "*.read_before_update"
   std::string title;   // what is wrong, one line
   std::string source;  // where it was found: a paper's equation, "public kernel", "class"
+  /// The formula is right, something is rounded too coarsely: to bf16.
+  bool rounding = false;
 };
 
 class Fault {

@@ -101,12 +101,13 @@ void add_state_faults(FaultList& list) {
   add_fault(
       list,
       {"*.state_reduced_precision", "the state is carried in bf16 from step to step",
-       "public kernel"},
+       "public kernel", true},
       [](const ValidCase& c) { return facts::has_state(c) && facts::longest(c) > 0; },
       WithEngine<Wrapped<ReducedPrecision>>{Form::recurrent});
   add_fault(
       list,
-      {"*.final_state_reduced_precision", "the state is rounded to bf16 between chunks", "class"},
+      {"*.final_state_reduced_precision", "the state is rounded to bf16 between chunks", "class",
+       true},
       [](const ValidCase& c) {
         return facts::has_state(c) && facts::longest(c) >= facts::chunk(c);
       },

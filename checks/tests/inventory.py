@@ -69,6 +69,8 @@ def problems(root, listing):
     for name in sorted(found.keys() & listed.keys()):
         for what in missing_of(listed[name], found[name], notation, bibliography):
             yield f"{name}: lacks {what}"
+        if not any(claim["id"].startswith(name + "/") for claim in listing["claims"]):
+            yield f"{name}: lacks a claim (assay list claims)"
 
 
 def self_test():
@@ -85,7 +87,7 @@ def self_test():
             "reference/NOTATION.md": "| `toy` |\n",
             "reference/BIBLIOGRAPHY.md": "- **[Toy]** A toy.\n",
         }
-        listing = {"ops": [entry]}
+        listing = {"ops": [entry], "claims": [{"id": "toy/adjoint"}, {"id": "toys/adjoint"}]}
         change(entry, files, listing)
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
@@ -109,6 +111,7 @@ def self_test():
         (lambda e, f, l: e["inputs"][0].update(differentiable=False), "a differentiable input"),
         (lambda e, f, l: e.update(forms=[]), "a form"),
         (lambda e, f, l: l.update(ops=[]), "does not have it"),
+        (lambda e, f, l: l.update(claims=l["claims"][1:]), "lacks a claim"),
         (lambda e, f, l: f.update({header: "void adjoint();\n"}), "no header registers it"),
         (lambda e, f, l: f.update({header: "ASSAY_OPERATION(Toy, toy)\n"}), "an adjoint"),
         (lambda e, f, l: f.update({notation: "toy\n"}), "its row in"),
@@ -125,11 +128,14 @@ def main(arguments):
     if len(arguments) != 2:
         sys.exit(__doc__)
     root, program = pathlib.Path(arguments[0]), arguments[1]
-    run = subprocess.run([program, "list", "ops", "--json"], capture_output=True, text=True)
-    if run.returncode != 0:
-        print(f"assay list ops --json: exit {run.returncode}: {run.stderr.strip()}")
-        return True
-    listing = json.loads(run.stdout)
+    listing = {}
+    for what in ("ops", "claims"):
+        command = [program, "list", what, "--json"]
+        run = subprocess.run(command, capture_output=True, text=True)
+        if run.returncode != 0:
+            print(f"assay list {what} --json: exit {run.returncode}: {run.stderr.strip()}")
+            return True
+        listing.update(json.loads(run.stdout))
     found = list(problems(root, listing))
     for text in found:
         print(text)

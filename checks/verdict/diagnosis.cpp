@@ -31,6 +31,8 @@ FilterResult filter(const Expectation& expectation,
   r.id = direction.id;
   r.is_fault = direction.is_fault;
   r.allowed = direction.allowed;
+  r.accuses = direction.accuses;
+  r.rounding = direction.rounding;
   r.energy = error_energy;
   r.noise_energy = noise_energy;
   r.left = error_energy;
@@ -89,7 +91,17 @@ Blame blame(const std::vector<FilterResult>& filters) {
     if (fits(r) && (!best || r.left < best->left)) best = &r;
   }
   Blame result;
-  if (!best) return result;
+  if (!best) {
+    // Coarse roundings agree with the reference's in part only.
+    constexpr double kFewest = 0.2;
+    for (const FilterResult& r : filters) {
+      const bool partly = r.rounding && r.significance() > kFilterThreshold &&
+                          r.coefficient >= kFewest && r.coefficient <= 1 + kSize;
+      if (partly && (!best || r.explained > best->explained)) best = &r;
+    }
+    if (best) result.on.push_back(*best);
+    return result;
+  }
   result.on.push_back(*best);
   if (!best->is_fault) return result;
   for (const FilterResult& r : filters) {

@@ -17,6 +17,9 @@ struct Direction {
   std::string id;  // fault id, "gate alpha", "option scale"
   bool is_fault = false;
   double allowed = 0;  // |coefficient| that the model itself allows (error of exp, …)
+  /// False: a correct candidate may have some of it, so that it explains but does not accuse.
+  bool accuses = true;
+  bool rounding = false;  // a fault of rounding: which way it goes depends on the last bits
   ErrorTensors d;
 };
 
@@ -28,6 +31,7 @@ struct FilterResult {
   double standard_error = 0;  // from the same statistic over the lanes
   double explained = 0;       // share of the error's weighted energy
   double allowed = 0;
+  bool accuses = true, rounding = false;
   /// Energies in units of σ²: of the error, of correct noise, and of what the direction leaves of
   /// the error; a fault at its own size, anything else at the best coefficient.
   double energy = 0, noise_energy = 0, left = 0;

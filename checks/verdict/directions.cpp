@@ -61,6 +61,10 @@ std::vector<Direction> directions(const ValidCase& c, const PrecisionModel& mode
   parallel_for(static_cast<std::int64_t>(applicable.size()), threads, [&](std::int64_t i) {
     all[i].id = applicable[i]->info().id;
     all[i].is_fault = true;
+    // Operands that are rounded alike have the same errors, which is no fault of theirs.
+    all[i].rounding = applicable[i]->info().rounding;
+    all[i].accuses =
+        !all[i].rounding || unit_roundoff(model.operand) < unit_roundoff(NumberFormat::bf16);
     all[i].d = difference(applicable[i]->evaluate(c, run), base, 1);
   });
   for (const InputSpec& in : c.schema.inputs) {

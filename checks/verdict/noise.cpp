@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "reference/oracle/parallel.hpp"
+#include "reference/scalars/noise_bias.hpp"
 #include "reference/scalars/scalars.hpp"
 
 namespace assay {
@@ -122,6 +123,7 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
   const NoiseModel noise = noise_model(model);
   parallel_for(runs, request.threads, [&](std::int64_t r) {
     const NoiseScope scope(noise, request.seed * 1000003 + r);
+    const NoiseBiasScope bias(model.truncating_accumulator ? unit_roundoff(model.accumulator) : 0);
     const RunOptions run{forms[r * groups / runs], request.gradients, 1, {}};
     results[r] = evaluate<Noisy>(lift<Noisy>(c), run);
   });

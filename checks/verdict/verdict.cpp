@@ -347,12 +347,14 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
   }
   if (request.diagnose && !request.exact && finite) {
     explain(c, model, expectation, error, request, chunk, verdict);
-    if (verdict.kind == VerdictKind::pass && !verdict.filters.empty()) {
+    const auto accused = std::find_if(verdict.filters.begin(), verdict.filters.end(),
+                                      [](const FilterResult& r) { return r.accuses; });
+    if (verdict.kind == VerdictKind::pass && accused != verdict.filters.end()) {
       verdict.kind = VerdictKind::inconsistent;
       verdict.sentence = fmt::format(
           "no element stands out, but the error as a whole points along "
           "{} ({:.1f} standard errors)",
-          verdict.filters[0].id, verdict.filters[0].significance());
+          accused->id, accused->significance());
     } else if (verdict.kind == VerdictKind::pass && !verdict.structures.empty()) {
       const StructureFinding& s = verdict.structures[0];
       verdict.kind = VerdictKind::inconsistent;

@@ -1,9 +1,12 @@
 #include "reference/scalars/noisy.hpp"
 
+#include "reference/scalars/noise_bias.hpp"
+
 namespace assay {
 namespace detail {
 
 constinit thread_local NoiseState tls_noise;
+constinit thread_local double tls_noise_bias = 0;
 
 }  // namespace detail
 
@@ -20,10 +23,15 @@ bool representable(double x, int bits) {
   return scaled == std::nearbyint(scaled);
 }
 
+// A bias is the same everywhere in a lane, so that it adds up as a real one does; over the lanes
+// its mean is 0 and its mean square 1.
+constexpr double kGains[Noisy::kLanes] = {1, -1, 1.25, -1.25, 0.75, -0.75, 0.935, -0.935};
+
 /// The model and generator in registers while a kernel runs.
 struct Source {
   NoiseModel model = detail::tls_noise.model;
   std::uint64_t random = detail::tls_noise.random;
+  double bias = detail::tls_noise_bias;
   bool casts = model.operand > model.accumulator;
   ~Source() { detail::tls_noise.random = random; }
 
@@ -39,8 +47,9 @@ struct Source {
     const double* signs = detail::kNoiseSigns[(random * 0x2545f4914f6cdd1dULL) >> 40 & 255];
     const double variance = product * product * (cast_variance + u * u) + u * u * acc.v * acc.v;
     const double size = product == 0 ? 0 : kUniform * std::sqrt(variance) + model.tiny;
+    const double shift = -bias * acc.v;
     for (int i = 0; i < Noisy::kLanes; ++i) {
-      acc.d[i] += x * a.d[i] + y * b.d[i] + size * signs[i];
+      acc.d[i] += x * a.d[i] + y * b.d[i] + (size * signs[i] + shift * kGains[i]);
     }
   }
   /// Variance that casting one operand adds, relative to the product squared.
