@@ -205,6 +205,67 @@ std::string check_shards(const Value& statement, const Operation& operation, con
   return "outputs and gradients of shards and whole agree at " + std::to_string(points) + " points";
 }
 
+/// Every order, with ties, of the logits of every token: values 0 .. M-1 each. The permutation
+/// depends on comparisons alone, so that this is every case of the shape.
+std::string check_dispatch(const Operation& operation, const ValidCase& c, const Value& proof) {
+  const long B = c.sizes['B'], T = c.sizes['T'], M = c.sizes['M'];
+  const long k = option_int(c, "top_k");
+  Problem<double> problem = lift<double>(c);
+  std::vector<double>& logits = problem.inputs.at("router_logits").data;
+  logits.assign(logits.size(), 0);
+  long cases = 0;
+  std::string digests;
+  while (true) {
+    const auto out = evaluate(operation, problem, {}).outputs;
+    const auto at = [&](const char* name, long i) {
+      return static_cast<long>(out.at(name).data.at(i));
+    };
+    std::vector<bool> used(B * T * k);
+    for (long row = 0; row < B * T; ++row) {
+      std::vector<bool> chosen(M);
+      for (long j = 0; j < k; ++j) {
+        const long memory = at("memory", row * k + j), packed = at("inverse", row * k + j);
+        const long segment = row / T * M + memory;
+        if (memory < 0 || memory >= M || chosen[memory]) throw Rejected("a memory chosen twice");
+        chosen[memory] = true;
+        if (packed < at("cu_seqlens", segment) || packed >= at("cu_seqlens", segment + 1) ||
+            used[packed] || at("token", packed) != row) {
+          throw Rejected("a token that is not where its memory's segment is");
+        }
+        used[packed] = true;
+      }
+      for (long a = 0; a < M; ++a) {
+        for (long b = 0; b < M; ++b) {
+          const double x = logits[row * M + a], y = logits[row * M + b];
+          if (chosen[a] && !chosen[b] && (x < y || (x == y && a > b))) {
+            throw Rejected("a memory chosen before a better one");
+          }
+        }
+      }
+    }
+    for (long segment = 0; segment < B * M; ++segment) {
+      for (long i = at("cu_seqlens", segment) + 1; i < at("cu_seqlens", segment + 1); ++i) {
+        if (at("token", i) <= at("token", i - 1)) throw Rejected("time order is broken");
+      }
+    }
+    if (at("cu_seqlens", 0) != 0 || at("cu_seqlens", B * M) != B * T * k) {
+      throw Rejected("the segments do not cover the rows");
+    }
+    for (const auto& [name, tensor] : out) {
+      for (const double x : tensor.data) digests += std::to_string(static_cast<long>(x)) + " ";
+    }
+    digests = proofs::sha256(digests);
+    ++cases;
+    std::size_t i = 0;  // the next order
+    while (i < logits.size() && ++logits[i] == static_cast<double>(M)) logits[i++] = 0;
+    if (i == logits.size()) break;
+  }
+  if (cases != proof.at("cases").integer() || digests != proof.string("digest")) {
+    throw Rejected("another number of cases, or other outputs");
+  }
+  return "all " + std::to_string(cases) + " orders of the logits";
+}
+
 }  // namespace
 
 std::string check_operation(const Value& statement, bool holds, const Value& proof) {
@@ -215,6 +276,7 @@ std::string check_operation(const Value& statement, bool holds, const Value& pro
   if (check == "adjoint") return check_adjoint(statement, operation, c, proof);
   if (check == "forms") return check_forms(statement, operation, c, proof);
   if (check == "shards") return check_shards(statement, operation, c, proof);
+  if (check == "dispatch") return check_dispatch(operation, c, proof);
   throw Rejected("unknown check '" + check + "'");
 }
 

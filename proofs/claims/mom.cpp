@@ -64,4 +64,22 @@ ASSAY_CLAIMS(mom) {
       .program("mom_variant", size("01,1,0", "4", "2", "2"))
       .sibling("also under the variant that decays them")
       .program("mom_variant", variant(size("0", "2", "1", "1"), "unselected_decays"));
+
+  const auto dispatch = [](const char* shape, const char* top_k) {
+    return Json{{"kind", "operation"}, {"op", "mom_dispatch"}, {"check", "dispatch"},
+                {"shape", shape},      {"options", {top_k}},   {"form", "recurrent"}};
+  };
+  Json reversed = dispatch("B=1,T=2,M=2", "top_k=1");
+  reversed["reversed"] = true;
+  list.claim("mom_dispatch/permutation", "[MoM v4, Sec. 3.3]",
+             "every selected pair of token and memory has one row, in the segment of its batch and "
+             "memory, in the order of time; the k largest logits are selected, ties to the lower "
+             "index")
+      .over("every order of the logits, ties included: B, T, M up to 2, 3, 3; k = 1, 2, 3")
+      .part(dispatch("B=1,T=3,M=3", "top_k=2"))
+      .part(dispatch("B=2,T=2,M=2", "top_k=1"))
+      .part(dispatch("B=2,T=1,M=3", "top_k=3"))
+      .part(dispatch("B=1,T=2,M=3", "top_k=1"))
+      .sibling("inside a segment time runs backwards")
+      .part(reversed);
 }

@@ -1,6 +1,7 @@
 // Counterexamples as case files: what a program drew becomes the tensors of its operation.
 #include <cmath>
 
+#include "proofs/engine/gate_box.hpp"
 #include "proofs/engine/prove.hpp"
 #include "reference/oracle/registry.hpp"
 
@@ -77,37 +78,34 @@ Case from_program(const Json& s, const Json& proof) {
   return c;
 }
 
-/// One period of a cycle, S_0 = (1, 0), keys e1 and e2 of K = 2. Gates that are no doubles are the
-/// nearest ones; the certificate has them exactly.
-Case from_cycle(const Json& proof) {
-  const auto& steps = proof.at("steps");
-  const long T = static_cast<long>(steps.size());
+}  // namespace
+
+Case cycle_case(const std::vector<Step>& steps, long periods) {
+  const long T = periods * static_cast<long>(steps.size());
   Case c;
   c.op = "mdn";
   c.options["scale"] = 1.0;
-  CaseTensor q, k, v, s0, gate[4];
+  CaseTensor q, k, v, s0, alpha, beta, mu, eta;
   for (CaseTensor* t : {&q, &k}) t->shape = {1, T, 1, 2};
+  for (CaseTensor* t : {&alpha, &beta, &mu, &eta}) t->shape = {1, T, 1};
   v.shape = {1, T, 1, 1};
-  for (CaseTensor& t : gate) t.shape = {1, T, 1};
-  for (const Json& row : steps) {
-    for (int i = 0; i < 4; ++i) gate[i].values.push_back(number(row.at(i)));
-    const bool along = row.at(4) == "e1";
-    q.values.insert(q.values.end(), {1.0, 0.0});
-    k.values.insert(k.values.end(), {along ? 1.0 : 0.0, along ? 0.0 : 1.0});
-    v.values.push_back(0);
-  }
   s0.shape = {1, 1, 2, 1};
   s0.values = {1, 0};
-  const char* kNames[] = {"alpha", "beta", "mu", "eta"};
-  for (int i = 0; i < 4; ++i) c.tensors[kNames[i]] = gate[i];
-  c.tensors["q"] = q;
-  c.tensors["k"] = k;
-  c.tensors["v"] = v;
-  c.tensors["s0"] = s0;
+  const auto value = [](const Rational& x) { return Functions<Rational>::to_double(x); };
+  for (long t = 0; t < T; ++t) {
+    const Step& g = steps[t % steps.size()];
+    alpha.values.push_back(value(g.alpha));
+    beta.values.push_back(value(g.beta));
+    mu.values.push_back(value(g.mu));
+    eta.values.push_back(value(g.eta));
+    q.values.insert(q.values.end(), {1.0, 0.0});
+    k.values.insert(k.values.end(), {g.along ? 1.0 : 0.0, g.along ? 0.0 : 1.0});
+    v.values.push_back(0);
+  }
+  c.tensors = {{"q", q},         {"k", k},   {"v", v},       {"s0", s0},
+               {"alpha", alpha}, {"mu", mu}, {"beta", beta}, {"eta", eta}};
   return c;
 }
-
-}  // namespace
 
 std::vector<ExportedCase> counterexamples(const Outcome& outcome) {
   std::vector<ExportedCase> cases;
@@ -119,7 +117,14 @@ std::vector<ExportedCase> counterexamples(const Outcome& outcome) {
     if (kind == "program" && found.answer == Answer::refuted) {
       c = from_program(part.statement, found.proof);
     } else if (kind == "cycle" && found.answer == Answer::proved) {
-      c = from_cycle(found.proof);
+      std::vector<Step> steps;
+      for (const Json& row : found.proof.at("steps")) {
+        const auto gate = [&](int i) {
+          return Rational(Rational::Number(row.at(i).get<std::string>()));
+        };
+        steps.push_back({gate(0), gate(1), gate(2), gate(3), row.at(4) == "e1"});
+      }
+      c = cycle_case(steps, 4);
     }
     if (c.op.empty()) continue;
     c.metadata["assay.claim"] = outcome.claim->id;

@@ -1,4 +1,6 @@
 // A registered operation at random points of F_p: input by input, so that a failure is named.
+#include <algorithm>
+
 #include "proofs/common/sha256.hpp"
 #include "proofs/engine/find.hpp"
 #include "reference/case/generate.hpp"
@@ -191,6 +193,60 @@ Found shards(const Json& s, const Operation& operation, const ValidCase& c) {
                   "degrees below 2^27");
 }
 
+/// The definition by sorting, for every order of the logits, against what the operation gives.
+/// `reversed`: time order inside a segment the other way round, which is false.
+Found dispatch(const Json& s, const Operation& operation, const ValidCase& c) {
+  const std::int64_t B = c.sizes['B'], T = c.sizes['T'], M = c.sizes['M'];
+  const std::int64_t k = option_int(c, "top_k");
+  const bool reversed = s.value("reversed", false);
+  Problem<double> problem = lift<double>(c);
+  std::vector<double>& logits = problem.inputs.at("router_logits").data;
+  std::int64_t total = 1;
+  for (std::size_t i = 0; i < logits.size(); ++i) total *= M;
+  std::string digest;
+  for (std::int64_t n = 0; n < total; ++n) {
+    std::int64_t rest = n;
+    for (double& x : logits) {
+      x = static_cast<double>(rest % M);
+      rest /= M;
+    }
+    struct Row {
+      std::int64_t segment, token, rank;
+    };
+    std::vector<Row> rows;
+    for (std::int64_t token = 0; token < B * T; ++token) {
+      std::vector<std::int64_t> order(M);
+      for (std::int64_t m = 0; m < M; ++m) order[m] = m;
+      std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+        return logits[token * M + a] > logits[token * M + b];
+      });
+      for (std::int64_t j = 0; j < k; ++j) rows.push_back({token / T * M + order[j], token, j});
+    }
+    std::stable_sort(rows.begin(), rows.end(), [&](const Row& a, const Row& b) {
+      return a.segment < b.segment || (reversed && a.segment == b.segment && a.token > b.token);
+    });
+    const auto out = evaluate(operation, problem, {}).outputs;
+    bool same = true;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const std::int64_t at = rows[i].token * k + rows[i].rank;
+      same = same && out.at("token").data[i] == static_cast<double>(rows[i].token) &&
+             out.at("inverse").data[at] == static_cast<double>(i) &&
+             out.at("memory").data[at] == static_cast<double>(rows[i].segment % M);
+    }
+    if (!same) return failed("order " + std::to_string(n) + " is dispatched otherwise");
+    for (const auto& [name, tensor] : out) {
+      for (const double x : tensor.data) digest += std::to_string(static_cast<long>(x)) + " ";
+    }
+    digest = sha256(digest);
+  }
+  Found found;
+  found.answer = Answer::proved;
+  found.method = "all cases";
+  found.detail = "all " + std::to_string(total) + " orders of the logits";
+  found.proof = {{"cases", total}, {"digest", digest}};
+  return found;
+}
+
 }  // namespace
 
 Found find_operation(const Json& s, bool holds, const Json&) {
@@ -201,6 +257,7 @@ Found find_operation(const Json& s, bool holds, const Json&) {
   if (check == "adjoint") return adjoint(s, operation, c);
   if (check == "forms") return forms(s, operation, c);
   if (check == "shards") return shards(s, operation, c);
+  if (check == "dispatch") return dispatch(s, operation, c);
   throw std::invalid_argument("proofs: unknown check " + check);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "proofs/claims/claim.hpp"
+#include "reference/case/tensor.hpp"
 #include "reference/scalars/rational.hpp"
 
 namespace assay::proofs {
@@ -39,6 +40,9 @@ struct CycleProduct {
   Rational determinant() const { return a * d - b * c; }
 };
 CycleProduct product_of(const std::vector<Step>& steps);
+/// The cycle as a case of mdn, `periods` times over: K = 2, V = 1, S_0 = (1, 0), reads with e1.
+/// Gates that are no doubles are the nearest ones.
+Case cycle_case(const std::vector<Step>& steps, long periods);
 Json step_json(const Step& step);
 Json box_json(const GateBox& box);
 
