@@ -7,6 +7,7 @@
 #include "checks/output/interrupt.hpp"
 #include "checks/output/json_output.hpp"
 #include "checks/output/progress.hpp"
+#include "reports/conditioning/conditioning.hpp"
 #include "reports/render/sha256.hpp"
 #include "reports/spectrum/spectrum.hpp"
 #include "reports/stability/stability.hpp"
@@ -26,6 +27,7 @@ struct ReportFlags {
   int points = 100000;
   int enclose = 0;
   std::int64_t steps = 0;
+  std::int64_t chunks = 64;
 };
 
 /// The three panels of [MDN v1, Fig. 2]: one real eigenvalue, the disc, the right half of it.
@@ -112,6 +114,39 @@ int run_stability(const ReportFlags& flags) {
   return deliver(std::move(report), "stability", flags);
 }
 
+int run_conditioning(const ReportFlags& flags) {
+  check_source(flags);
+  Progress progress("assay report conditioning");
+  std::vector<reports::UnitConditioning> units;
+  std::vector<std::string> notes;
+  bool delta = false;
+  std::string title = "gate boxes", subtitle;
+  if (!flags.trace.empty()) {
+    const reports::Trace trace(flags.trace);
+    units = reports::trace_conditioning(trace, {flags.threads, flags.chunks, progress.callback()});
+    notes = trace.notes();
+    notes.push_back(
+        fmt::format("At most {} chunks per head and length, evenly spread.", flags.chunks));
+    delta = trace.unit_op() != "mdn";
+    title = trace.op();
+    subtitle = trace.path();
+  } else {
+    notes = {
+        "Constant gates at the corners of the box, then gates that change at every step; one "
+        "key throughout, the worst case. A sample, not a proof."};
+    for (const std::string& text : flags.boxes) {
+      const reports::GateBox box = reports::parse_box(text);
+      delta = delta || box.op != "mdn";
+      subtitle += (subtitle.empty() ? "" : "; ") + text;
+      units.push_back(reports::box_conditioning(box, static_cast<int>(flags.chunks)));
+    }
+  }
+  render::Report report = reports::conditioning_report("Conditioning of the chunk form of " + title,
+                                                       subtitle, units, notes, delta);
+  progress.clear();
+  return deliver(std::move(report), "conditioning", flags);
+}
+
 constexpr const char* kBoxHelp =
     "gates without a model: mdn:alpha=0.9:1,beta=0:0.1,mu=0:0.7,eta=0:2, "
     "mdn:coupled,s=0.5,mu=0:0.7 "
@@ -149,6 +184,13 @@ Command add_report(CLI::App& parent) {
   CLI::App* stability =
       app->add_subcommand("stability", "Whether products of steps grow, forward and backward");
   add_common(*stability, *flags);
+  CLI::App* conditioning =
+      app->add_subcommand("conditioning", "What the chunk form loses, by form, format and length");
+  add_common(*conditioning, *flags);
+  conditioning->add_option("--box", flags->boxes, kBoxHelp);
+  conditioning->add_option("--chunks", flags->chunks, "chunks per head and length")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
   const Command validation = add_validation(*app);
   return {app, [=] {
             if (validation.app->parsed()) return validation.run();
@@ -157,6 +199,7 @@ Command add_report(CLI::App& parent) {
             }
             if (spectrum->parsed()) return run_spectrum(*flags);
             if (stability->parsed()) return run_stability(*flags);
+            if (conditioning->parsed()) return run_conditioning(*flags);
             return static_cast<int>(kBadInput);
           }};
 }

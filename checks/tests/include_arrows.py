@@ -14,6 +14,7 @@ MAY_INCLUDE = [
     ("kernels/abi/", []),
     ("kernels/", ["kernels/"]),
     ("reference/", ["reference/"]),
+    ("proofs/checker/", ["reference/", "proofs/checker/", "proofs/programs/", "proofs/common/"]),
     ("proofs/", ["reference/", "proofs/"]),
     ("checks/cli/", ["reference/", "kernels/abi/", "proofs/", "checks/", "fuzz/", "reports/"]),
     ("checks/", ["reference/", "kernels/abi/", "checks/"]),
@@ -76,6 +77,9 @@ def self_test():
         "checks/uses_fuzz.cpp": ('#include "fuzz/good.hpp"\n', "checks may include"),
         "proofs/good.hpp": ('#include "reference/good.hpp"\n', None),
         "proofs/bad.hpp": ('#include "checks/good.hpp"\n', "proofs may include"),
+        "proofs/engine/uses_checker.hpp": ('#include "proofs/good.hpp"\n', None),
+        "proofs/checker/uses_engine.hpp": (
+            '#include "proofs/engine/uses_checker.hpp"\n', "proofs may include"),
         "fuzz/good.hpp": ('#include "checks/good.hpp"\n', None),
         "fuzz/bad.hpp": ('#include "reports/good.hpp"\n', "fuzz may include"),
         "reports/good.hpp": ('#include "fuzz/good.hpp"\n', None),

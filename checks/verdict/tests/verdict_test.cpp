@@ -20,9 +20,11 @@ RunResult emulate(const ValidCase& c, const PrecisionModel& model) {
   RunResult result;
   const auto take = [&](const auto& from, auto& to) {
     for (const auto& [name, t] : from) {
+      const OutputSpec* out = c.schema.find_output(name);
+      const NumberFormat format = out && out->final_state ? model.final_state : model.output;
       Tensor<double> values(t.shape);
       for (std::int64_t i = 0; i < t.size(); ++i) {
-        values.data[i] = round_to(model.output, t.data[i].value());
+        values.data[i] = round_to(format, t.data[i].value());
       }
       to.emplace(name, std::move(values));
     }
