@@ -17,3 +17,12 @@ set_tests_properties(reports/write_example PROPERTIES FIXTURES_SETUP report_exam
 set_tests_properties(reports/browser_example PROPERTIES FIXTURES_REQUIRED report_example)
 set_tests_properties(reports/browser_self_test reports/browser_example PROPERTIES
   TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+
+# The page of a check.
+set(check_page ${pages_dir}/check.html)
+add_test(NAME reports/write_check COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:assay_program>
+  -DPAGE=${check_page} -P ${CMAKE_CURRENT_SOURCE_DIR}/tests/write_check.cmake)
+add_test(NAME reports/browser_check COMMAND Python3::Interpreter ${browser} ${check_page})
+set_tests_properties(reports/write_check PROPERTIES TIMEOUT 300 FIXTURES_SETUP report_check)
+set_tests_properties(reports/browser_check PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77
+  FIXTURES_REQUIRED report_check ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
