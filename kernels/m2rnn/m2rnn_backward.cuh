@@ -274,10 +274,10 @@ __device__ __forceinline__ void add_outer(const Tile<V>& h, SplitTile<Format, V 
   for (int m = 0; m < V / 16; ++m) {
 #pragma unroll
     for (int n = 0; n < V / 8; ++n) {
-      float sum[4] = {0, 0, 0, 0};
-      auto& to = apart ? sum : c[m][n];
+      float small[4] = {0, 0, 0, 0};
+      auto& to = apart ? small : c[m][n];
 #pragma unroll
-      for (int order = Format::kParts - 1; order >= 0; --order) {
+      for (int order = Format::kParts - 1; order >= (apart ? 1 : 0); --order) {
 #pragma unroll
         for (int s = 0; s <= order; ++s) {
           mma<Format>(to, a.part[s][2 * m][0], a.part[s][2 * m + 1][0], a.part[s][2 * m][1],
@@ -286,7 +286,10 @@ __device__ __forceinline__ void add_outer(const Tile<V>& h, SplitTile<Format, V 
       }
       if constexpr (apart) {
 #pragma unroll
-        for (int e = 0; e < 4; ++e) c[m][n][e] += sum[e];
+        for (int e = 0; e < 4; ++e) c[m][n][e] += small[e];
+        add_rounded<Format>(c[m][n], a.part[0][2 * m][0], a.part[0][2 * m + 1][0],
+                            a.part[0][2 * m][1], a.part[0][2 * m + 1][1], b.part[0][n][0],
+                            b.part[0][n][1]);
       }
     }
   }
@@ -511,6 +514,7 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
         z.each([](float& x) { x = P::tanh(x); });
         now = next;
       }
+      __syncwarp();  // the keys of this step have been read by all
       reinterpret_cast<float*>(own.keys[s])[lane] = (lower ? kept1 : kept0) + other;
       if (lane < 16) own.d_f[s][lane] = d_f;
       float4* d_v_at = reinterpret_cast<float4*>(history + s * Kept::kStride);
@@ -534,11 +538,10 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
     __syncwarp();
     const int parity = Memory::kSumBuffers == 2 ? static_cast<int>(block & 1) : 0;
     const int own_sums = (parity * p.warps + warp) * kSteps;
-    // Of a shorter last block, what lies beyond is added up and not looked at.
     sum_rows<V, kSteps>(reinterpret_cast<const float4*>(history - lane), Kept::kStride,
-                        sums + own_sums, lane);
+                        sums + own_sums, steps, lane);
     write_rows(p, u, own.keys, row0, t0, steps, lane);
-    float sum = 0;
+    float sum = 0;  // of a step that is not there: whatever, and not looked at
 #pragma unroll
     for (int i = 0; i < 8; ++i) sum += own.d_f[lane >> 1][8 * (lane & 1) + i];
     sum += __shfl_xor_sync(~0u, sum, 1);

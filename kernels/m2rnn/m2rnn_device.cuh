@@ -320,8 +320,8 @@ struct Weights {
     }
   }
 
-  /// c += A W. The sums of the tensor cores are truncated; where that matters (`apart`) the small
-  /// products and the large ones are added to c in fp32.
+  /// c += A W. The sums of the tensor cores are truncated; where that matters (`apart`) they are
+  /// added to c in fp32, the large products rounded.
   template <bool apart>
   __device__ __forceinline__ void multiply_add(const SplitTile<Format, kTiles>& a,
                                                float (&c)[kTiles][4]) const {
@@ -331,12 +331,17 @@ struct Weights {
 #pragma unroll
         for (int order = Format::kParts - 1; order >= 0; --order) add_order(a, order, n, c[n]);
       } else {
-        float large[4] = {0, 0, 0, 0}, small[4] = {0, 0, 0, 0};
+        float small[4] = {0, 0, 0, 0};
 #pragma unroll
         for (int order = Format::kParts - 1; order > 0; --order) add_order(a, order, n, small);
-        add_order(a, 0, n, large);
 #pragma unroll
-        for (int e = 0; e < 4; ++e) c[n][e] += large[e] + small[e];
+        for (int e = 0; e < 4; ++e) c[n][e] += small[e];
+#pragma unroll
+        for (int m = 0; m < kDepth; ++m) {
+          const uint2 b = get(0, m, n);
+          add_rounded<Format>(c[n], a.part[0][2 * m][0], a.part[0][2 * m][1],
+                              a.part[0][2 * m + 1][0], a.part[0][2 * m + 1][1], b.x, b.y);
+        }
       }
     }
   }
@@ -639,15 +644,15 @@ __device__ __forceinline__ float operand_scale(const M2rnnParams& p, const UnitP
 
 /// Adds up what the eight lanes of a column left in `parts`, which holds for each step V/16 vectors
 /// of 32 lanes: parts[step * stride + 32 m + lane]. Sums go to out[step], in the order of
-/// Stage::slot.
-template <int V, int steps>
+/// Stage::slot. Of `most` steps, `steps` are there.
+template <int V, int most>
 __device__ __forceinline__ void sum_rows(const float4* parts, int stride, float (*out)[V],
-                                         int lane) {
-  constexpr int kVectors = V / 16, kItems = steps * kVectors * 4;
+                                         int steps, int lane) {
+  constexpr int kVectors = V / 16, kItems = most * kVectors * 4;
 #pragma unroll
   for (int i = 0; i < (kItems + 31) / 32; ++i) {
     const int item = lane + 32 * i, step = item / (4 * kVectors), m = item / 4 % kVectors;
-    if (kItems % 32 != 0 && item >= kItems) break;
+    if (step >= steps) break;
     const float4* from = parts + step * stride + 32 * m + (lane & 3);
     float4 sum = from[0];
 #pragma unroll

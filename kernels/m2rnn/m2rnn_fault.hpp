@@ -4,13 +4,25 @@
 
 namespace assay::cuda {
 
-#define ASSAY_M2RNN_FAULT_LIST(X)                                                                 \
-  X(none)                                                                                         \
-  X(future_dropped)                                                                               \
-  X(retain_overwritten) X(recompute_stale) X(gate_swapped) X(candidate_ungated)                   \
-      X(tanh_slope_of_state) X(w_transposed_forward) X(w_transposed_adjoint) X(df_uses_new_state) \
-          X(dq_uses_old_state) X(dv_residual_missing) X(group_grad_last_head) X(dw_last_batch)    \
-              X(final_cotangent_ignored) X(key_tail_dropped) X(clip_output_not_state)
+// X(name)
+#define ASSAY_M2RNN_FAULT_LIST(X) \
+  X(none)                         \
+  X(future_dropped)               \
+  X(retain_overwritten)           \
+  X(recompute_stale)              \
+  X(gate_swapped)                 \
+  X(candidate_ungated)            \
+  X(tanh_slope_of_state)          \
+  X(w_transposed_forward)         \
+  X(w_transposed_adjoint)         \
+  X(df_uses_new_state)            \
+  X(dq_uses_old_state)            \
+  X(dv_residual_missing)          \
+  X(group_grad_last_head)         \
+  X(dw_last_batch)                \
+  X(final_cotangent_ignored)      \
+  X(key_tail_dropped)             \
+  X(clip_output_not_state)
 
 enum class M2rnnFault : int {
 #define ASSAY_M2RNN_FAULT_ENTRY(name) name,

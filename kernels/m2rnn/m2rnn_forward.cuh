@@ -167,7 +167,8 @@ __device__ __forceinline__ void forward_block(const M2rnnParams& p) {
       }
       leave_read_out(read);
       __syncwarp();
-      sum_rows<V, Warp::kSubSteps>(own.read + Warp::kStride, Warp::kStride, own_sums + first, lane);
+      sum_rows<V, Warp::kSubSteps>(own.read + Warp::kStride, Warp::kStride, own_sums + first, end,
+                                   lane);
       __syncwarp();
     }
     if (p.y.data) {

@@ -73,6 +73,26 @@ __device__ __forceinline__ void mma(float (&c)[4], std::uint32_t a0, std::uint32
   }
 }
 
+/// c + A B, the sum of the products rounded to nearest. The tensor cores truncate it, which is
+/// small but always towards zero, and adds up over a recurrence; so the product is made twice, the
+/// second time from half a unit in the last place of the first.
+template <class Format>
+__device__ __forceinline__ void add_rounded(float (&c)[4], std::uint32_t a0, std::uint32_t a1,
+                                            std::uint32_t a2, std::uint32_t a3, std::uint32_t b0,
+                                            std::uint32_t b1) {
+  float sum[4] = {0, 0, 0, 0};
+  mma<Format>(sum, a0, a1, a2, a3, b0, b1);
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    // 2^-24 of the leading bit, with the sign.
+    sum[e] = __uint_as_float(__float_as_uint(sum[e]) & 0xff800000u) * 0x1p-24f;
+    if (!(fabsf(sum[e]) < 0x1p100f)) sum[e] = 0;
+  }
+  mma<Format>(sum, a0, a1, a2, a3, b0, b1);
+#pragma unroll
+  for (int e = 0; e < 4; ++e) c[e] += sum[e];
+}
+
 /// A tile of 8x8 16-bit numbers, transposed across the warp.
 __device__ __forceinline__ std::uint32_t transpose_tile(std::uint32_t x) {
   std::uint32_t y;
