@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kExactWork = 3e9;       // multiplications for which all directions are followed
 constexpr std::int64_t kDirections = 8;  // otherwise
-constexpr double kWindowSteps = 1.5e6;   // steps per length and unit that windows may take
+constexpr double kWindowSteps = 1e7;     // steps that all windows of a report may take together
 constexpr double kLog10 = 2.302585092994046;
 
 int qr_every(std::int64_t steps) { return steps <= 1024 ? 1 : steps <= 8192 ? 4 : 8; }
@@ -87,12 +87,13 @@ double window_norm(SliceInMemory& slice, std::int64_t length, std::int64_t order
 
 void find_windows(const Trace& trace, const TraceUnit& where, UnitStability& unit) {
   constexpr std::int64_t kColumns = 2;
+  const double budget = kWindowSteps / (5.0 * static_cast<double>(trace.units().size()));
   for (const std::int64_t length : {1, 4, 16, 64, 256}) {
     if (length > where.steps) break;
     // Five passes over each window; overlapping by three quarters when there is time for it.
     const double passes = 5.0 * static_cast<double>(where.steps - length + 1);
     std::int64_t stride = std::max<std::int64_t>(1, length / 4);
-    while (passes / static_cast<double>(stride) * static_cast<double>(length) > kWindowSteps) {
+    while (passes / static_cast<double>(stride) * static_cast<double>(length) > budget) {
       stride *= 2;
     }
     WorstWindow worst{length, 0, 0, -kInf};
