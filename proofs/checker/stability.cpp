@@ -294,6 +294,79 @@ long check_piece(const Value& piece, const Q& s0, const Q& s1, const Q& mu, cons
   return count;
 }
 
+/// The matrices whose convex hull holds every step of the coupled box for one s, cell by cell of η.
+std::vector<Matrix> coupled_matrices(const Value& statement, const Value& proof, bool basis) {
+  const Q s = rational(statement, "s"), mu = rational(statement, "mu_max");
+  std::vector<Q> edges;
+  for (const Value& v : proof.array("eta")) edges.push_back(parse_rational(v.string()));
+  if (edges.size() < 2 || edges[0] != 0 || edges.back() != 2) throw Rejected("bad cells of eta");
+  const auto w_of = [&](const Q& e) { return Q(e / (1 + s * s * e * e)); };
+  const Q B = 4 * s * s / (1 + 4 * s * s);
+  std::vector<Matrix> all = {{{{0, -B * mu}, {0, mu}}}, {{{0, 0}, {0, mu}}}};
+  for (std::size_t i = 1; i < edges.size(); ++i) {
+    const Q &l = edges[i - 1], &r = edges[i];
+    if (r <= l) throw Rejected("the cells of eta do not ascend");
+    // a falls with η; w = a η rises up to η = 1/s and falls from there
+    Q w_low = std::min(w_of(l), w_of(r)), w_high = std::max(w_of(l), w_of(r));
+    if (l * s < 1 && r * s > 1) w_high = 1 / (2 * s);
+    for (const Q& a : {Q(1 / (1 + s * s * l * l)), Q(1 / (1 + s * s * r * r))}) {
+      for (const Q& m : {Q(0), mu}) {
+        for (const Q& w : {w_low, w_high}) {
+          all.push_back({{{a - (1 - a) * w, -(1 - a) * m}, {w, m}}});
+          all.push_back({{{a, 0}, {w, m}}});
+        }
+        if (basis) {
+          all.push_back({{{a, -(1 - a) * m}, {0, m}}});
+          all.push_back({{{a, 0}, {0, m}}});
+        }
+      }
+    }
+  }
+  return all;
+}
+
+/// The same for a box of couplings "kappa" and "free": cells of α and η, w = αη. A is affine in
+/// each of α, β, w, μ.
+std::vector<Matrix> box_matrices(const Value& box, const Value& proof, bool basis) {
+  const auto grid = [&](const char* key, const Q& first, const Q& last) {
+    std::vector<Q> g;
+    for (const Value& v : proof.array(key)) g.push_back(parse_rational(v.string()));
+    if (g.size() < 2 || g[0] != first || g.back() != last) throw Rejected("cells with bad ends");
+    for (std::size_t i = 1; i < g.size(); ++i) {
+      if (g[i] < g[i - 1]) throw Rejected("cells that do not ascend");
+    }
+    return g;
+  };
+  const Q alpha_min = rational_or(box, "alpha_min", 0),
+          alpha_max = rational_or(box, "alpha_max", 1), beta_min = rational_or(box, "beta_min", 0),
+          beta_max = rational_or(box, "beta_max", 1), eta_min = rational_or(box, "eta_min", 0),
+          eta_max = rational_or(box, "eta_max", 2), mu_min = rational_or(box, "mu_min", 0),
+          mu_max = rational(box, "mu_max");
+  if (alpha_min < 0 || beta_min < 0 || eta_min < 0 || mu_min < 0) throw Rejected("a negative gate");
+  const bool kappa = box.string("coupling") == "kappa";
+  if (!kappa && box.string("coupling") != "free") throw Rejected("cells are for kappa and free");
+  const auto alphas = grid("alpha", alpha_min, alpha_max), etas = grid("eta", eta_min, eta_max);
+  std::vector<Matrix> all;
+  for (std::size_t i = 1; i < alphas.size(); ++i) {
+    const Q &l = alphas[i - 1], &r = alphas[i];
+    const Q most = kappa ? std::min(beta_max, Q(rational(box, "kappa") * (1 - l))) : beta_max;
+    if (most < beta_min) continue;  // no β is allowed there
+    for (const Q& alpha : {l, r}) {
+      for (const Q& beta : {beta_min, most}) {
+        for (const Q& m : {mu_min, mu_max}) {
+          for (std::size_t j = 1; j < etas.size(); ++j) {
+            for (const Q& w : {Q(l * etas[j - 1]), Q(r * etas[j])}) {
+              all.push_back({{{alpha - beta * w, -beta * m}, {w, m}}});
+            }
+          }
+          if (basis) all.push_back({{{alpha, -beta * m}, {0, m}}});
+        }
+      }
+    }
+  }
+  return all;
+}
+
 }  // namespace
 
 std::string check_cycle(const Value& statement, bool holds, const Value& proof) {
@@ -355,12 +428,9 @@ std::string check_nonexpansion(const Value& statement, bool holds, const Value& 
 
 std::string check_polygon(const Value& statement, bool holds, const Value& proof) {
   if (!holds) throw Rejected("a cycle refutes this, not this kind of certificate");
-  const Q s = rational(statement, "s"), mu = rational(statement, "mu_max");
+  const bool boxed = statement.has("box");
   const bool basis = statement.string("keys") == "basis";
   if (!basis && statement.string("keys") != "fixed") throw Rejected("unknown keys");
-  std::vector<Q> edges;
-  for (const Value& v : proof.array("eta")) edges.push_back(parse_rational(v.string()));
-  if (edges.size() < 2 || edges[0] != 0 || edges.back() != 2) throw Rejected("bad cells of eta");
 
   // Vertices, scaled to integers; the other half is the negative of the first.
   struct Point {
@@ -386,7 +456,7 @@ std::string check_polygon(const Value& statement, bool holds, const Value& proof
     if (cross(a, b) <= 0 || cross({b.x - a.x, b.y - a.y}, {c.x - b.x, c.y - b.y}) < 0) {
       throw Rejected("the vertices do not go round a convex polygon");
     }
-    if (abs(a.x) > scale) throw Rejected("the polygon allows |S| > 1");
+    if (!boxed && abs(a.x) > scale) throw Rejected("the polygon allows |S| > 1");
   }
   // Each turn is to the left and each angle seen from 0 is below pi; that it goes round only once:
   std::size_t wraps = 0;
@@ -404,9 +474,8 @@ std::string check_polygon(const Value& statement, bool holds, const Value& proof
     }
     return false;
   };
-  if (!contains({scale, 0}, 1)) throw Rejected("the polygon does not hold (1, 0)");
+  if (!boxed && !contains({scale, 0}, 1)) throw Rejected("the polygon does not hold (1, 0)");
 
-  const auto w_of = [&](const Q& e) { return Q(e / (1 + s * s * e * e)); };
   long count = 0;
   const auto maps_into = [&](const Matrix& A) {
     mpz_class d = 1;
@@ -425,27 +494,9 @@ std::string check_polygon(const Value& statement, bool holds, const Value& proof
       ++count;
     }
   };
-  const Q B = 4 * s * s / (1 + 4 * s * s);
-  maps_into({{{0, -B * mu}, {0, mu}}});
-  maps_into({{{0, 0}, {0, mu}}});
-  for (std::size_t i = 1; i < edges.size(); ++i) {
-    const Q &l = edges[i - 1], &r = edges[i];
-    if (r <= l) throw Rejected("the cells of eta do not ascend");
-    // a falls with η; w = a η rises up to η = 1/s and falls from there
-    Q w_low = std::min(w_of(l), w_of(r)), w_high = std::max(w_of(l), w_of(r));
-    if (l * s < 1 && r * s > 1) w_high = 1 / (2 * s);
-    for (const Q& a : {Q(1 / (1 + s * s * l * l)), Q(1 / (1 + s * s * r * r))}) {
-      for (const Q& m : {Q(0), mu}) {
-        for (const Q& w : {w_low, w_high}) {
-          maps_into({{{a - (1 - a) * w, -(1 - a) * m}, {w, m}}});
-          maps_into({{{a, 0}, {w, m}}});
-        }
-        if (basis) {
-          maps_into({{{a, -(1 - a) * m}, {0, m}}});
-          maps_into({{{a, 0}, {0, m}}});
-        }
-      }
-    }
+  for (const Matrix& A : boxed ? box_matrices(statement.at("box"), proof, basis)
+                               : coupled_matrices(statement, proof, basis)) {
+    maps_into(A);
   }
   if (count != proof.at("images").integer()) throw Rejected("another number of images");
   return "a polygon of " + std::to_string(n) + " vertices, " + std::to_string(count) +

@@ -31,8 +31,8 @@ struct Claim {
   std::string source;           // "[MDN v1, Eq. 8]", or "own" for what the papers do not have
   std::string says;             // the statement in words
   std::string domain;           // where it holds
-  bool erratum = false;         // a printed formula is refuted and the right one proved
-  bool counterexample = false;  // the statement is one about existence: a witness
+  bool erratum = false;         // a printed formula is refuted, and the right one is proved
+  bool counterexample = false;  // the statement is one of existence, proved by exact witnesses
   std::vector<Part> parts;
   std::vector<Part> siblings;  // look like it and are false; must be refused
   std::string sibling_says;

@@ -294,7 +294,7 @@ Found find_forall(const Json& s, bool holds, const Json& hint) {
   found.method = "positive combination";
   // A second opinion from a solver that knows nothing of combinations.
   constraints.push_back({-q, !show.strict});
-  const Satisfied second = solve_reals(variables, constraints, 2000);
+  const Satisfied second = solve_reals(variables, constraints, 500);
   found.smt = second.smt;
   const Symbol target = meaning_of(multiplier, letters) * q;
   if (combination.empty() && second.kind != Satisfied::Kind::yes) {

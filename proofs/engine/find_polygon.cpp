@@ -92,8 +92,9 @@ std::vector<Matrix> matrices(double s, double mu, const std::vector<double>& eta
   return all;
 }
 
-/// Grows a polygon until nothing leaves it; empty when |S| passes 1 or it does not settle.
-Points grow(const std::vector<Matrix>& matrices, double tolerance,
+/// Grows a polygon until nothing leaves it; empty when it does not settle, or |S| passes `limit`.
+/// With a limit of 1 the polygon stays inside |S| <= 1.
+Points grow(const std::vector<Matrix>& matrices, double tolerance, double limit,
             const std::function<bool()>& give_up) {
   Points P = hull(with_negatives({{1, 0}, {1, .3}, {0, .5}})), fresh = P;
   for (int round = 0; round < 3000; ++round) {
@@ -109,8 +110,8 @@ Points grow(const std::vector<Matrix>& matrices, double tolerance,
     }
     if (out.empty()) return P;
     for (Point& q : out) {
-      if (std::abs(q.x) > 1.01) return {};
-      if (std::abs(q.x) > 1 - 1e-3) q.x = q.x > 0 ? 1 : -1;
+      if (std::abs(q.x) > limit * 1.01) return {};
+      if (limit == 1 && std::abs(q.x) > 1 - 1e-3) q.x = q.x > 0 ? 1 : -1;
     }
     Points joined = with_negatives(out);
     joined = hull(joined);
@@ -139,7 +140,7 @@ std::optional<Json> certify_polygon(const Rational& s, const Rational& mu, bool 
                                     const std::function<bool()>& give_up) {
   constexpr long kScale = 100000;
   const double sf = Functions<Rational>::to_double(s), mf = Functions<Rational>::to_double(mu);
-  for (const auto& [cells, larger] : {std::pair{60, 1.006}, {100, 1.004}, {140, 1.002}}) {
+  for (const auto& [cells, larger] : {std::pair{110, 1.002}, {140, 1.002}, {90, 1.004}}) {
     std::vector<Rational> eta = {Rational(0), Rational(2)};
     for (int i = 1; i < cells; ++i) {
       eta.push_back(near(2 * std::pow(static_cast<double>(i) / cells, 1.5), 320));
@@ -152,7 +153,7 @@ std::optional<Json> certify_polygon(const Rational& s, const Rational& mu, bool 
     std::vector<double> points;
     for (const Rational& e : eta) points.push_back(Functions<Rational>::to_double(e));
     Points P =
-        grow(matrices(sf, std::min(mf * larger, 0.9999), points, basis, larger), 2e-4, give_up);
+        grow(matrices(sf, std::min(mf * larger, 0.9999), points, basis, larger), 2e-4, 1, give_up);
     if (P.empty()) continue;
     for (Point& p : P) {
       p.x = static_cast<double>(std::lround(p.x * kScale));
@@ -180,6 +181,82 @@ std::optional<Json> certify_polygon(const Rational& s, const Rational& mu, bool 
                             {"s", s.to_string()},
                             {"mu_max", mu.to_string()},
                             {"keys", basis ? "basis" : "fixed"}};
+    try {
+      checker::check_polygon(checker::parse_json(statement.dump()), true,
+                             checker::parse_json(proof.dump()));
+      return proof;
+    } catch (const checker::Rejected&) {
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Json> certify_box_polygon(const GateBox& box, const std::function<bool()>& give_up) {
+  constexpr long kScale = 1000000;
+  const bool basis = box.keys == GateBox::Keys::basis;
+  const auto value = [](const Rational& q) { return Functions<Rational>::to_double(q); };
+  const bool kappa = box.coupling == GateBox::Coupling::kappa;
+  for (const int cells : {12, 36, 72}) {
+    if (give_up && give_up()) return std::nullopt;
+    // Finer towards the largest α, where β <= κ (1 - α) matters most.
+    std::vector<Rational> alpha, eta;
+    const double span = value(box.alpha_max - box.alpha_min);
+    const double low = 1 - value(box.alpha_max) + 1e-3, ratio = (low + span) / low;
+    for (int i = 0; i <= cells; ++i) {
+      const double distance = low * std::pow(ratio, static_cast<double>(cells - i) / cells) - low;
+      const Rational a = i == 0       ? box.alpha_min
+                         : i == cells ? box.alpha_max
+                                      : box.alpha_max - near(distance, 100000);
+      if (alpha.empty() || alpha.back() < a) alpha.push_back(a);
+    }
+    if (alpha.size() == 1) alpha.push_back(box.alpha_max);
+    for (int j = 0; j <= cells / 6; ++j) {
+      eta.push_back(box.eta_min + (box.eta_max - box.eta_min) * Rational::ratio(j, cells / 6));
+    }
+    std::vector<Matrix> matrices;
+    const double larger = 1.001;
+    for (std::size_t i = 1; i < alpha.size(); ++i) {
+      const double l = value(alpha[i - 1]), r = value(alpha[i]);
+      double most = value(box.beta_max);
+      if (kappa) most = std::min(most, value(box.kappa) * (1 - l));
+      if (most < value(box.beta_min)) continue;
+      for (const double a : {l, r}) {
+        for (const double b : {value(box.beta_min), most}) {
+          for (const double m : {value(box.mu_min), value(box.mu_max)}) {
+            for (std::size_t j = 1; j < eta.size(); ++j) {
+              for (const double w : {l * value(eta[j - 1]), r * value(eta[j])}) {
+                matrices.push_back({a - b * w, -b * m * larger, w * larger, m});
+              }
+            }
+            if (basis) matrices.push_back({a, -b * m * larger, 0, m});
+          }
+        }
+      }
+    }
+    Points P = grow(matrices, 1e-4, 50, give_up);
+    if (P.empty()) continue;
+    for (Point& p : P) {
+      p.x = static_cast<double>(std::lround(p.x * kScale));
+      p.y = static_cast<double>(std::lround(p.y * kScale));
+    }
+    P = hull(with_negatives(P));
+    std::sort(P.begin(), P.end(), [](const Point& a, const Point& b) {
+      return std::atan2(a.y, a.x) < std::atan2(b.y, b.x);
+    });
+    Json vertices = Json::array(), alphas = Json::array(), etas = Json::array();
+    for (std::size_t i = 0; i < P.size() / 2; ++i) {
+      vertices.push_back(
+          {std::to_string(std::lround(P[i].x)), std::to_string(std::lround(P[i].y))});
+    }
+    for (const Rational& a : alpha) alphas.push_back(a.to_string());
+    for (const Rational& e : eta) etas.push_back(e.to_string());
+    const Json proof = {{"scale", std::to_string(kScale)},
+                        {"vertices", vertices},
+                        {"alpha", alphas},
+                        {"eta", etas},
+                        {"images", matrices.size() * vertices.size()}};
+    const Json statement = {
+        {"kind", "polygon"}, {"box", box_json(box)}, {"keys", basis ? "basis" : "fixed"}};
     try {
       checker::check_polygon(checker::parse_json(statement.dump()), true,
                              checker::parse_json(proof.dump()));

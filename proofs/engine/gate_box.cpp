@@ -5,6 +5,7 @@
 #include "proofs/engine/gate_box.hpp"
 
 #include <algorithm>
+#include <boost/multiprecision/gmp.hpp>
 #include <chrono>
 #include <cmath>
 #include <random>
@@ -21,7 +22,20 @@ using Clock = std::chrono::steady_clock;
 double number(const Rational& q) { return Functions<Rational>::to_double(q); }
 Rational smaller(const Rational& a, const Rational& b) { return a < b ? a : b; }
 
-void check_box(const GateBox& box) {
+/// In lowest terms: a Rational made from the text "82/100" is not, and certificates must be.
+Rational canonical(const Rational& q) {
+  using boost::multiprecision::denominator;
+  using boost::multiprecision::numerator;
+  return Rational(Rational::Number(numerator(q.value()))) /
+         Rational(Rational::Number(denominator(q.value())));
+}
+
+/// Throws for gates out of range; returns the box in lowest terms.
+GateBox checked(GateBox box) {
+  for (Rational* q : {&box.kappa, &box.s, &box.alpha_min, &box.alpha_max, &box.beta_min,
+                      &box.beta_max, &box.mu_min, &box.mu_max, &box.eta_min, &box.eta_max}) {
+    *q = canonical(*q);
+  }
   const auto range = [](const char* name, const Rational& lo, const Rational& hi, long most) {
     if (lo < Rational(0) || Rational(most) < hi || hi < lo) {
       throw std::invalid_argument(std::string("gate box: ") + name + " in [" + lo.to_string() +
@@ -41,6 +55,7 @@ void check_box(const GateBox& box) {
       (!(Rational(0) < box.s) || Rational(1000) < box.s)) {
     throw std::invalid_argument("gate box: s must lie in (0, 1000]");
   }
+  return box;
 }
 
 /// Finds, lets the checker accept, wraps up. Null when any part fails.
@@ -146,6 +161,15 @@ Json forms(const GateBox& box, const std::function<bool()>& give_up) {
 
 Json polygon(const GateBox& box, const std::function<bool()>& give_up) {
   const bool basis = box.keys == GateBox::Keys::basis;
+  if (box.coupling != GateBox::Coupling::angle) {
+    const auto found = certify_box_polygon(box, give_up);
+    if (!found) return nullptr;
+    const Json claim = {
+        {"kind", "polygon"}, {"box", box_json(box)}, {"keys", basis ? "basis" : "fixed"}};
+    return make_certificate(
+        "gate-box/polygon", "CONTRACTIVE",
+        Json::array({{{"statement", claim}, {"holds", true}, {"proof", *found}}}));
+  }
   const auto proof = certify_polygon(box.s, box.mu_max, basis, give_up);
   if (!proof) return nullptr;
   const Json statement = {{"kind", "polygon"},
@@ -282,6 +306,18 @@ Json cycle_certificate(const GateBox& box, const Cycle& cycle) {
   return certify("gate-box/cycle", {{statement, true, {{"steps", steps}}}}, "UNSTABLE");
 }
 
+/// Orthogonal to its key a step has the eigenvalues α and μ.
+double single_step_radius(const GateBox& box) {
+  Rational alpha = box.alpha_max;
+  if (box.coupling == GateBox::Coupling::kappa) {
+    alpha = smaller(alpha, Rational(1) - box.beta_min / box.kappa);
+  } else if (box.coupling == GateBox::Coupling::angle) {
+    const Rational x = box.s * box.eta_min;
+    alpha = smaller(alpha, Rational(1) / (Rational(1) + x * x));
+  }
+  return std::max(number(alpha), number(box.mu_max));
+}
+
 /// In the norm max(|S|, |M| / L) a step grows by at most max(α + βμL, αη/L + μ) (see theorem A), so
 /// that every L bounds the joint spectral radius. With β <= κ(1-α) and L = 1/(κ μ_max) that is
 /// max(1, μ_max (1 + κ g)), g the largest αη.
@@ -302,8 +338,7 @@ double radius_bound(const GateBox& box) {
 }  // namespace
 
 GateBoxVerdict decide(const GateBoxRequest& request) {
-  const GateBox& box = request.box;
-  check_box(box);
+  const GateBox box = checked(request.box);
   const auto start = Clock::now();
   const auto spent = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };
   GateBoxVerdict verdict;
@@ -355,7 +390,7 @@ GateBoxVerdict decide(const GateBoxRequest& request) {
     done = look(10, 0.15 * budget);
     tried += ", cycles of up to 18 steps";
   }
-  const auto late = [&] { return spent() > 0.7 * budget; };
+  const auto late = [&] { return spent() > 0.6 * budget; };
   if (!done && angle) {
     tried += ", Theorem B";
     if (box.keys != GateBox::Keys::any && box.eta_max == Rational(2)) {
@@ -367,8 +402,12 @@ GateBoxVerdict decide(const GateBoxRequest& request) {
       done = contractive(forms(box, late), "path-complete quadratic forms, any unit keys");
     }
   }
-  if (!done) done = look(40, budget);
-  verdict.radius_lower = best.rate;
+  if (!done && !angle && box.keys != GateBox::Keys::any && box.alpha_max < Rational(1)) {
+    tried += ", invariant polygons";
+    done = contractive(polygon(box, late), "an invariant polygon");
+  }
+  if (!done) done = look(20, 0.8 * budget) || look(40, budget);
+  verdict.radius_lower = std::max(best.rate, single_step_radius(box));
   if (verdict.answer == GateBoxVerdict::Answer::undecided) {
     verdict.reason = "tried: " + tried;
     verdict.radius_upper = radius_bound(box);
@@ -378,8 +417,8 @@ GateBoxVerdict decide(const GateBoxRequest& request) {
   return verdict;
 }
 
-std::optional<Rational> suggest_mu(const GateBox& box, double budget_seconds, Json* certificate) {
-  check_box(box);
+std::optional<Rational> suggest_mu(const GateBox& given, double budget_seconds, Json* certificate) {
+  const GateBox box = checked(given);
   const auto start = Clock::now();
   const auto certified = [&](long mu, Json& found) {
     GateBox tried = box;
@@ -423,8 +462,8 @@ std::optional<Rational> suggest_mu(const GateBox& box, double budget_seconds, Js
   return Rational::ratio(low, 1000);
 }
 
-std::optional<Rational> suggest_s(const GateBox& box, double budget_seconds, Json* certificate) {
-  check_box(box);
+std::optional<Rational> suggest_s(const GateBox& given, double budget_seconds, Json* certificate) {
+  const GateBox box = checked(given);
   if (box.coupling != GateBox::Coupling::angle) {
     throw std::invalid_argument("gate box: suggest_s needs the coupling `angle`");
   }

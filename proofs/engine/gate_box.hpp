@@ -86,6 +86,10 @@ std::optional<Json> certify_pieces(const Rational& s0, const Rational& s1, const
 std::optional<Json> certify_polygon(const Rational& s, const Rational& mu_max, bool basis,
                                     const std::function<bool()>& give_up = {});
 
+/// The same for a box of coupling `kappa` or `free` whose α stays below 1 (keys fixed or basis).
+std::optional<Json> certify_box_polygon(const GateBox& box,
+                                        const std::function<bool()>& give_up = {});
+
 /// Wraps statement-proof pairs into a certificate with its digest.
 Json make_certificate(const std::string& claim, const std::string& answer, const Json& parts);
 

@@ -119,9 +119,7 @@ Outcome prove(const Claim& claim, bool search) {
   outcome.as_stated = good;
   outcome.undecided = !good && !proof_failed;
   if (good) {
-    outcome.answer = claim.erratum || claim.counterexample ? "REFUTED"
-                     : probable                            ? "PROVED up to 2^-100"
-                                                           : "PROVED";
+    outcome.answer = claim.erratum ? "REFUTED" : probable ? "PROVED up to 2^-100" : "PROVED";
     outcome.certificate = make_certificate(claim.id, outcome.answer, parts);
   } else {
     outcome.answer = proof_failed ? "FAILED" : "UNDECIDED";

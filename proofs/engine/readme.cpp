@@ -23,7 +23,7 @@ claims, through the equations of `programs/`.
 | --- | --- |
 | PROVED | by exact algebra or enclosures, for everything in the domain |
 | PROVED up to 2^-100 | as polynomials modulo 2^61 - 1 at random points: a false identity of the stated degree passes with at most that probability |
-| REFUTED | by an exact counterexample of the smallest size; where a formula was printed, the right one is proved beside it |
+| REFUTED | the printed form, by an exact counterexample of the smallest size; the right form is proved beside it |
 | UNDECIDED | with what was tried |
 
 | kind of statement | found by | certificate | checked by |
@@ -93,7 +93,11 @@ std::string readme_text(const std::vector<Outcome>& outcomes) {
     const Claim& c = *o.claim;
     text += "| `" + c.id + "` | " + in_cell(c.source) + " | " + in_cell(c.says) + " | " +
             in_cell(c.domain) + " | " + in_cell(o.method) + " | " + in_cell(c.sibling_says) +
-            " | " + o.answer + (c.erratum ? ", right form PROVED" : "") + " |\n";
+            " | " + o.answer +
+            (c.erratum          ? ", right form PROVED"
+             : c.counterexample ? " by counterexample"
+                                : "") +
+            " |\n";
   }
   return text;
 }

@@ -128,6 +128,8 @@ TEST_CASE("gate box: the examples with a known answer", "[proofs]") {
   // β <= 1 - α, η <= 2: exactly 1/3
   CHECK(ask(kappa, any, 1, q(1, 3)) == Answer::contractive);
   CHECK(ask(kappa, fixed, 1, q(9, 25)) == Answer::unstable);
+  // α <= 9/10: Theorem A ends at 5/14
+  CHECK(ask(kappa, fixed, 1, q(9, 25), q(9, 10)) == Answer::contractive);
   // coupled box, s = 1/2 and 2
   CHECK(ask(angle, any, q(1, 2), q(66, 100)) == Answer::contractive);    // Theorem B
   CHECK(ask(angle, any, q(1, 2), q(70, 100)) == Answer::contractive);    // forms
@@ -135,6 +137,16 @@ TEST_CASE("gate box: the examples with a known answer", "[proofs]") {
   CHECK(ask(angle, any, 2, q(87, 100)) == Answer::contractive);
   CHECK(ask(angle, basis, q(1, 2), q(95, 100)) == Answer::unstable);  // O1
   CHECK(ask(angle, fixed, q(1, 2), q(99, 100)) == Answer::unstable);  // C4
+}
+
+TEST_CASE("gate box: numbers need not be in lowest terms", "[proofs]") {
+  GateBoxRequest request;
+  request.box.coupling = GateBox::Coupling::angle;
+  request.box.s = Rational(Rational::Number("5/10"));
+  request.box.mu_max = Rational(Rational::Number("70/100"));
+  const GateBoxVerdict verdict = decide(request);
+  CHECK(verdict.answer == GateBoxVerdict::Answer::contractive);
+  CHECK_NOTHROW(checker::check_certificate(verdict.certificate.dump()));
 }
 
 TEST_CASE("gate box: an empty or impossible box is refused", "[proofs]") {
