@@ -77,7 +77,10 @@ std::string absolute_candidate(const std::string& spec) {
 std::string replay_line(const CheckFlags& flags, const Verdict& verdict) {
   std::string line = "assay check ";
   if (flags.case_file.empty()) line += verdict.op + " ";
-  line += "--candidate " + shell_word(flags.candidate);
+  // A function of the process that started this program has no name here.
+  const bool inherited = flags.candidate.rfind("python-fd:", 0) == 0;
+  line += "--candidate " +
+          (inherited ? std::string("python:MODULE:FUNCTION") : shell_word(flags.candidate));
   if (!flags.model.empty()) line += " --model " + shell_word(flags.model);
   if (flags.no_gradients) line += " --no-grad";
   if (flags.seed != 1) line += fmt::format(" --seed {}", flags.seed);

@@ -13,6 +13,7 @@
 #include "checks/output/json_output.hpp"
 #include "checks/output/progress.hpp"
 #include "checks/verdict/check.hpp"
+#include "proofs/engine/prove.hpp"
 #include "reference/case/file_io.hpp"
 #include "reference/oracle/certify.hpp"
 #include "reference/oracle/registry.hpp"
@@ -335,7 +336,7 @@ int run_verify(const VerifyFlags& flags) {
   std::vector<std::string> missing;
   const auto kernels = built_in_kernels(flags, missing);
   Progress progress("assay verify");
-  std::size_t count = operations().size() + files.size();
+  std::size_t count = operations().size() + files.size() + 1;
   for (const auto& kernel : kernels) count += kernel->operations().size();
   const double total = static_cast<double>(count);
   const Report report_to = [&](double share, const std::string& what) {
@@ -353,6 +354,29 @@ int run_verify(const VerifyFlags& flags) {
   for (const fs::path& file : files) {
     add(timed("sample " + file.stem().string(),
               [&] { return sample_line(file, flags, report_to); }));
+  }
+  const auto claims = proofs::select_claims({});
+  {
+    std::size_t proved = 0;
+    add(timed("proofs", [&] {
+      Line all;
+      all.what = "proofs";
+      const auto outcomes = proofs::prove_all(
+          claims, flags.threads, false, [&](const proofs::Outcome& outcome, std::size_t) {
+            report_to(static_cast<double>(++proved) / static_cast<double>(claims.size()),
+                      "proof of " + outcome.claim->id);
+          });
+      int well = 0;
+      for (const proofs::Outcome& outcome : outcomes) {
+        well += outcome.as_stated;
+        all.failed = all.failed || (!outcome.as_stated && !outcome.undecided);
+        all.nothing = all.nothing || outcome.undecided;
+        if (!outcome.as_stated) all.more.push_back(outcome.claim->id + ": " + outcome.detail);
+      }
+      all.detail = fmt::format("{} of {} claims come out as stated, with accepted certificates",
+                               well, outcomes.size());
+      return all;
+    }));
   }
   for (const auto& kernel : kernels) {
     for (const std::string& op : kernel->operations()) {
