@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "checks/cli/command.hpp"
+#include "checks/cli/report_box.hpp"
 #include "checks/output/interrupt.hpp"
 #include "checks/output/json_output.hpp"
 #include "checks/output/progress.hpp"
@@ -28,6 +29,9 @@ struct ReportFlags {
   int enclose = 0;
   std::int64_t steps = 0;
   std::int64_t chunks = 64;
+  std::string keys = "any";
+  double budget = 20;
+  bool suggest = false;
 };
 
 /// The three panels of [MDN v1, Fig. 2]: one real eigenvalue, the disc, the right half of it.
@@ -42,6 +46,8 @@ std::string command_line(const std::string& name, const ReportFlags& flags) {
   if (flags.paper) line += " --paper";
   if (flags.steps > 0) line += fmt::format(" --steps {}", flags.steps);
   if (flags.enclose > 0) line += fmt::format(" --enclose {}", flags.enclose);
+  if (name == "stability" && !flags.boxes.empty()) line += " --keys " + flags.keys;
+  if (flags.suggest) line += " --suggest";
   return line + " --out " + flags.out;
 }
 
@@ -106,6 +112,18 @@ int run_spectrum(ReportFlags& flags) {
 
 int run_stability(const ReportFlags& flags) {
   check_source(flags);
+  if (!flags.boxes.empty()) {
+    if (flags.boxes.size() > 1) throw InputError("--box: one box at a time");
+    const reports::BoxFinding finding =
+        decide_box({flags.boxes.front(), flags.keys, flags.budget, flags.suggest, flags.out});
+    render::Report report = reports::box_stability_report(finding);
+    const int code = deliver(report, "stability", flags);
+    if (flags.suggest && !flags.json) {
+      fmt::print("suggested mu: {}\n", finding.suggested_mu.value_or("none certified"));
+      if (finding.suggested_s) fmt::print("suggested s: {}\n", *finding.suggested_s);
+    }
+    return code;
+  }
   Progress progress("assay report stability");
   const reports::Trace trace(flags.trace);
   const auto units = reports::trace_stability(trace, {flags.threads, progress.callback()});
@@ -184,6 +202,15 @@ Command add_report(CLI::App& parent) {
   CLI::App* stability =
       app->add_subcommand("stability", "Whether products of steps grow, forward and backward");
   add_common(*stability, *flags);
+  stability->add_option("--box", flags->boxes, kBoxHelp);
+  stability->add_option("--keys", flags->keys, "keys of the box: fixed, basis or any")
+      ->check(CLI::IsMember({"fixed", "basis", "any"}))
+      ->capture_default_str();
+  stability->add_option("--budget", flags->budget, "seconds for the decision about the box")
+      ->check(CLI::Range(0.1, 86400.0))
+      ->capture_default_str();
+  stability->add_flag("--suggest", flags->suggest,
+                      "the largest mu bound (and smallest s) certified");
   CLI::App* conditioning =
       app->add_subcommand("conditioning", "What the chunk form loses, by form, format and length");
   add_common(*conditioning, *flags);

@@ -38,6 +38,7 @@ table { border-collapse: collapse; font-size: .9rem; }
 caption { text-align: left; color: var(--soft); padding: .2rem 0; }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: left;
   vertical-align: top; overflow-wrap: normal; }
+td:first-child { min-width: 8rem; }
 th { border-bottom-width: 2px; font-weight: 600; vertical-align: bottom; }
 .n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 pre { background: var(--raised); padding: .7rem .9rem; overflow-x: auto; font-size: .85rem;
@@ -65,7 +66,7 @@ dt { color: var(--soft); } dd { margin: 0; font-family: ui-monospace, "DejaVu Sa
   .verdict { border: 1px solid var(--tone); border-left-width: .35rem; }
   .scroll, pre { overflow: visible; } pre { white-space: pre-wrap; }
   h2, h3 { break-after: avoid; } tr, figure { break-inside: avoid; } thead { display: table-header-group; }
-  table { font-size: 8pt; } th, td { padding: .15rem .4rem; } .n { white-space: normal; }
+  table { font-size: 8pt; } td:first-child { min-width: 0; } th, td { padding: .15rem .4rem; } .n { white-space: normal; }
   .download { display: none; }
 }
 )css";

@@ -12,7 +12,7 @@ namespace assay::reports {
 namespace {
 
 constexpr std::int64_t kDenseSteps = 2000;  // a dense solve of order 64 takes some 3 ms
-constexpr std::size_t kScatter = 1200;
+constexpr std::size_t kScatter = 600;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// The steps of a unit that get everything: evenly spread.
@@ -148,7 +148,7 @@ UnitSpectrum box_spectrum(const GateBox& box, int points, int samples) {
   const std::vector<GatePoint> all = box_points(box, points);
   unit.steps = static_cast<std::int64_t>(all.size());
   const std::int64_t scatter =
-      std::max<std::int64_t>(1, unit.steps / static_cast<std::int64_t>(2 * kScatter));
+      std::max<std::int64_t>(1, unit.steps / static_cast<std::int64_t>(kScatter));
   const std::vector<std::int64_t> chosen = even_steps(unit.steps, samples);
   double growth = -1;
   FrozenStep frozen;

@@ -36,6 +36,11 @@ double student(int degrees) {
 
 double largest_singular(const Eigen::MatrixXd& A, Eigen::VectorXd& start) {
   if (A.cols() <= 16) return Eigen::JacobiSVD<Eigen::MatrixXd>(A).singularValues()(0);
+  if (A.cols() <= 192) {  // many nearly equal ones: iterations would settle too early
+    const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> gram(A.transpose() * A,
+                                                              Eigen::EigenvaluesOnly);
+    return std::sqrt(std::max(0.0, gram.eigenvalues().maxCoeff()));
+  }
   if (start.size() != A.cols()) start = Eigen::VectorXd::LinSpaced(A.cols(), 1.0, 1.5);
   double value = 0;
   for (int i = 0; i < 200; ++i) {
