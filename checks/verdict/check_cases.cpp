@@ -37,6 +37,8 @@ std::vector<Recipe> recipes(std::int64_t C) {
        true},
       {"packed, with empty and one-token sequences", {}, "0,0,1,1,34,66,70", {"model"}, true},
       {"one token", {{'T', 1}, {'K', 9}, {'V', 5}}, "", {"wide"}},
+      {"K beyond 64", {{'T', 20}, {'H', 3}, {'N', 3}, {'K', 100}, {'V', 12}}},
+      {"V beyond 64", {{'T', 20}, {'B', 3}, {'K', 12}, {'V', 80}, {'D', 80}}, "", {"wide"}, true},
       {"no tokens", {{'T', 0}, {'K', 4}, {'V', 4}}},
       {"chunk less one, states absent",
        {{'T', C - 1}, {'K', 24}, {'V', 8}},

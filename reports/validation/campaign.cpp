@@ -18,8 +18,10 @@ namespace assay {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::infinity();
+// Short chunks make short cases; what a fault does at the edge of one it does at any length.
+constexpr int kChunk = 16;
 // Enough to see whether a fault is named, few enough to try all of them.
-constexpr int kCasesPerFault = 4;
+constexpr int kCasesPerFault = 3;
 
 /// Counts finished units of a part.
 class Counter {
@@ -48,7 +50,8 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 KillRow try_fault(const Fault& fault, const Operation& operation, const std::string& model_name,
                   const CampaignRequest& request) {
-  const PrecisionModel preset = preset_model(model_name);
+  PrecisionModel preset = preset_model(model_name);
+  preset.chunk = kChunk;
   KillRow row{fault.info().id, operation.name(), model_name};
   const auto candidate = make_fault_candidate(fault.info().id, preset);
   const PrecisionModel model = *candidate->info().model;
@@ -105,7 +108,8 @@ void kills(const CampaignRequest& request, CampaignReport& report) {
   };
   std::vector<Pair> pairs;
   for (const std::string& model : request.models) {
-    const PrecisionModel preset = preset_model(model);
+    PrecisionModel preset = preset_model(model);
+    preset.chunk = kChunk;
     for (const Operation* operation : operations()) {
       const auto cases = check_cases(*operation, preset, request.seed);
       for (const Fault* fault : faults()) {
