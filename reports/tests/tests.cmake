@@ -26,3 +26,16 @@ add_test(NAME reports/browser_check COMMAND Python3::Interpreter ${browser} ${ch
 set_tests_properties(reports/write_check PROPERTIES TIMEOUT 300 FIXTURES_SETUP report_check)
 set_tests_properties(reports/browser_check PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77
   FIXTURES_REQUIRED report_check ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+
+# The commands on the samples, and their pages in the browser.
+add_test(NAME reports/commands
+  COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/tests/report_commands.py
+    ${PROJECT_BINARY_DIR}/assay ${PROJECT_SOURCE_DIR}/checks/samples ${pages_dir})
+add_test(NAME reports/browser_reports
+  COMMAND Python3::Interpreter ${browser} ${pages_dir}/report0/spectrum.html
+    ${pages_dir}/report4/stability.html ${pages_dir}/report8/conditioning.html)
+set_tests_properties(reports/commands PROPERTIES
+  TIMEOUT 600 FIXTURES_SETUP report_pages ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+set_tests_properties(reports/browser_reports PROPERTIES
+  TIMEOUT 300 SKIP_RETURN_CODE 77 FIXTURES_REQUIRED report_pages
+  ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
