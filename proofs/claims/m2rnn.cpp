@@ -150,6 +150,19 @@ ASSAY_CLAIMS(m2rnn) {
       .sibling("4 at K = 64, V = 16")
       .identity({}, {{"K", "64"}, {"V", "16"}}, "(2*K + 3*V)/(3*V)", "4");
 
+  list.claim("rmsnorm_tp/cubic-term", "[M2RNN v2, App. C]",
+             "the gradient of RMSNorm is s p - r s³ x / d; without the second term it is wrong")
+      .over(
+          "d = 1, y = s x w, s² (x² + eps) = 1, p = w d_y; differentiated implicitly: "
+          "s' = -s³ x, since 2 s s' (x² + eps) + 2 s² x = 0")
+      .is_erratum()
+      .not_identity({"s", "x", "p"}, {{"r", "p*x"}}, "s*p", "s*p - r*s^3*x")
+      .identity({"x", "E"}, {{"s2", "1/(x^2 + E)"}}, "2*(0 - s2*x)*(x^2 + E)*s2 + 2*s2*x", "0")
+      .identity({"s", "x", "p"}, {{"r", "p*x"}, {"slope", "0 - s^3*x"}}, "p*(s + x*slope)",
+                "s*p - r*s^3*x")
+      .sibling("s p is the gradient")
+      .identity({"s", "x", "p"}, {{"r", "p*x"}}, "s*p", "s*p - r*s^3*x");
+
   list.claim("rmsnorm_tp/gradient", "[M2RNN v2, App. C, Eqs. 26-33]",
              "outputs and gradients of the split RMSNorm are those of the whole one, eps included")
       .over("splits into 1, 2, 3 and 5 shards; square root as a free symbol")

@@ -141,6 +141,16 @@ ASSAY_CLAIMS(mdn_chunk) {
       .sibling("without the factor α it holds too")
       .program("mdn_second_order", {{"K", "1"}, {"V", "1"}, {"variant", "no_alpha"}});
 
+  list.claim("mdn/residual-decayed", "[MDN v1, Table 1]",
+             "the residual reads the decayed state, p = α k; with p = k it is another recurrence")
+      .over("wrong from T = 1, K = V = 1 on, with a state to start from; right for S_0 = 0")
+      .is_erratum()
+      .not_program("mdn_residual", {{"K", "1"}, {"V", "1"}})
+      .program("mdn_residual", {{"K", "2"}, {"V", "2"}, {"variant", "no_state"}})
+      .program("mdn_chunk", size(1, 1, 2, 2))
+      .sibling("p = k is the same")
+      .program("mdn_residual", {{"K", "1"}, {"V", "1"}});
+
   list.claim("mdn/reduces-gdn", "[MDN v1, Sec. 3.1]", "μ = 0 and η = 1 give one step of gdn")
       .over("every state, K = 3, V = 2")
       .program("mdn_reduces_gdn", {{"K", "3"}, {"V", "2"}})

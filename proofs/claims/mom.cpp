@@ -58,6 +58,15 @@ ASSAY_CLAIMS(mom) {
       .sibling("it may decay")
       .program("mom_variant", variant(size("0,1", "2", "1", "1"), "unselected_decays"));
 
+  list.claim("mom/states-not-merged", "[MoM v4, Eq. 7 note]",
+             "the mixture is read and thrown away; it does not replace the states that were mixed")
+      .over("wrong from one token of two memories on, K = V = 1")
+      .is_erratum()
+      .not_program("mom_variant", variant(size("01", "2", "1", "1"), "states_merged"))
+      .program("mom_packing", size("01", "2", "1", "1"))
+      .sibling("it may replace them")
+      .program("mom_variant", variant(size("01", "2", "1", "1"), "states_merged"));
+
   list.claim("mom/untouched", "[MoM v4, Sec. 3.2]",
              "states of memories that are never selected come out as they went in")
       .over("the state's normal form is its own variable: nothing was computed with it")

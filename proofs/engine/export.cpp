@@ -40,11 +40,11 @@ Case from_program(const Json& s, const Json& proof) {
   const Json& point = proof.at("point");
   const std::string program = s.at("program");
   const auto size = [&](const char* name) { return std::stol(p.at(name).get<std::string>()); };
-  const long K = size("K"), V = size("V");
+  const long K = p.contains("K") ? size("K") : 1, V = size("V");
   Case c;
   c.options["scale"] = 1.0;
   if (program.rfind("mdn_", 0) == 0) {
-    const long T = p.contains("T") ? size("T") : 2;
+    const long T = p.contains("T") ? size("T") : program == "mdn_residual" ? 1 : 2;
     c.op = "mdn";
     for (const TensorOfProgram& t :
          std::initializer_list<TensorOfProgram>{{"q", "q", {1, T, 1, K}},

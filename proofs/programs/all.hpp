@@ -23,6 +23,8 @@ const ProgramTable<Real>& program_table() {
       {"gdn_reduces_delta", gdn_reduces_delta<Real>},
       {"mdn_inverse", mdn_inverse<Real>},
       {"mdn_blocks", mdn_blocks<Real>},
+      {"mdn_residual", mdn_residual<Real>},
+      {"m2rnn_value_gradient", m2rnn_value_gradient<Real>},
       {"m2rnn_is_rnn", m2rnn_is_rnn<Real>},
       {"m2rnn_algorithm2", m2rnn_algorithm2<Real>},
       {"m2rnn_jacobian_at_zero", m2rnn_jacobian_at_zero<Real>},

@@ -127,4 +127,33 @@ Equations<Real> m2rnn_jacobian_at_zero(const Parameters& p, const Source<Real>& 
   return equations;
 }
 
+/// d_v of one step: D^T k + w_residual u against the adjoint. V. Variant "no_residual": without the
+/// direct path, as Algorithm 2 has it.
+template <class Real>
+Equations<Real> m2rnn_value_gradient(const Parameters& p, const Source<Real>& source) {
+  const long V = size_of(p, "V");
+  std::vector<Real> w = draw(source, "w", V * V), v = draw(source, "v", V),
+                    H = draw(source, "h0", V), w_residual = draw(source, "w_residual", V),
+                    u = draw(source, "d_y", V), Z(V), d_w(V * V), d_v(V), d_r(V), d_H(V);
+  const std::vector<Real> H_prev = H;
+  Real f = source("f"), q = source("q"), k = source("k"), d_q = 0, d_k = 0, d_f = 0;
+  Arena<Real> arena;
+  Context<Real> c;
+  c.K = 1;
+  c.V = V;
+  c.arena = &arena;
+  const M2rnnCell<Real> x{&q, &k, v.data(), w.data(), &f, w_residual.data()};
+  const M2rnnCell<Real> d{&d_q, &d_k, d_v.data(), d_w.data(), &d_f, d_r.data()};
+  m2rnn_cell<Real>(c, x, H.data(), nullptr, Z.data());
+  m2rnn_cell_adjoint(c, x, H_prev.data(), H.data(), Z.data(), u.data(), d_H.data(), d);
+  std::vector<Real> printed(V);
+  for (long j = 0; j < V; ++j) {
+    printed[j] = (Real(1) - f) * (q * u[j]) * (Real(1) - Z[j] * Z[j]) * k;
+    if (variant_of(p) != "no_residual") printed[j] += w_residual[j] * u[j];
+  }
+  Equations<Real> equations;
+  compare(equations, "d_v", V, printed.data(), d_v.data());
+  return equations;
+}
+
 }  // namespace assay::proofs

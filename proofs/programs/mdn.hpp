@@ -387,4 +387,35 @@ Equations<Real> mdn_blocks(const Parameters& p, const Source<Real>& source) {
   return equations;
 }
 
+/// The residual reads the state before its decay, as printed in Table 1.
+struct ResidualUndecayed : Mdn {
+  template <class Real>
+  static void residual_key(const Context<Real>& c, const Fields<Real>& x, Real* p) {
+    for (std::int64_t i = 0; i < c.K; ++i) p[i] = x[k][i];
+  }
+};
+
+/// One step with the residual as printed against the definition. K, V. Variant "no_state": S_0 = 0.
+template <class Real>
+Equations<Real> mdn_residual(const Parameters& p, const Source<Real>& source) {
+  Parameters one = p;
+  one["T"] = "1";
+  MdnRun<Real> run(one, source);
+  const long KV = run.K * run.V;
+  if (variant_of(p) == "no_state") run.S.assign(KV, Real(0));
+  std::vector<Real> state(run.S), r(run.V);
+  state.insert(state.end(), run.M.begin(), run.M.end());
+  Arena<Real> arena;
+  Context<Real> c;
+  c.K = run.K;
+  c.V = run.V;
+  c.arena = &arena;
+  Mdn::step<ResidualUndecayed, Real>(c, run.fields(0), state.data(), r.data());
+  run.recurrent();
+  Equations<Real> equations;
+  compare(equations, "s_final", KV, state.data(), run.S.data());
+  compare(equations, "m_final", KV, state.data() + KV, run.M.data());
+  return equations;
+}
+
 }  // namespace assay::proofs

@@ -118,8 +118,9 @@ Equations<Real> mom_mix(const Parameters& p, const Source<Real>& source) {
 }
 
 /// Wrong mixtures against the definition: "weight_on_write" (g multiplies what is written, reads
-/// are summed), "unselected_decays" (α acts on every memory); "" is the definition itself, whose
-/// unselected memories keep their state.
+/// are summed), "unselected_decays" (α acts on every memory), "states_merged" (the mixture of
+/// states replaces the states that were mixed); "" is the definition itself, whose unselected
+/// memories keep their state.
 template <class Real>
 Equations<Real> mom_variant(const Parameters& p, const Source<Real>& source) {
   MomRun<Real> run(p, source), wrong = run;
@@ -155,6 +156,15 @@ Equations<Real> mom_variant(const Parameters& p, const Source<Real>& source) {
         la::scale(wrong.K * wrong.V, wrong.alpha[t * wrong.M + m],
                   wrong.S.data() + m * wrong.K * wrong.V);
       }
+    }
+    if (variant != "states_merged") continue;
+    const long KV = wrong.K * wrong.V;
+    std::vector<Real> mixture(KV);
+    for (const long m : wrong.route[t]) {
+      la::axpy(KV, wrong.g[t * wrong.M + m], wrong.S.data() + m * KV, mixture.data());
+    }
+    for (const long m : wrong.route[t]) {
+      for (long i = 0; i < KV; ++i) wrong.S[m * KV + i] = mixture[i];
     }
   }
   compare(equations, "o", run.T * run.V, other.data(), o.data());
