@@ -53,8 +53,8 @@ proofs::GateBox exact_box(const BoxQuestion& question) {
   };
   range("alpha", box.alpha_min, box.alpha_max);
   range("beta", box.beta_min, box.beta_max);
-  // The schema lets beta go up to 2; the box of the model ends at 1.
-  if (Rational(1) < box.beta_max && given.gates.at("beta").hi == 2) box.beta_max = 1;
+  // The schema lets beta go up to 2; the box of the model ends at 1 unless beta was given.
+  if (question.box.find("beta=") == std::string::npos) box.beta_max = 1;
   range("mu", box.mu_min, box.mu_max);
   range("eta", box.eta_min, box.eta_max);
   return box;
@@ -70,7 +70,7 @@ reports::BoxFinding decide_box(const BoxQuestion& question) {
   try {
     verdict = proofs::decide(request);
   } catch (const std::invalid_argument& error) {
-    throw InputError(std::string("gate box: ") + error.what());
+    throw InputError(error.what());
   }
   reports::BoxFinding out;
   using From = proofs::GateBoxVerdict::Answer;
