@@ -387,7 +387,7 @@ GateBoxVerdict decide(const GateBoxRequest& request) {
   const double budget = std::max(0.1, request.budget_seconds);
   std::string tried = "Theorem A";
   if (!done) {
-    done = look(10, 0.15 * budget);
+    done = look(10, std::min(2.0, 0.15 * budget));
     tried += ", cycles of up to 18 steps";
   }
   const auto late = [&] { return spent() > 0.6 * budget; };
