@@ -412,7 +412,7 @@ class Examiner {
   static bool put(Case& data, const std::string& name, const Shape& shape, DType dtype,
                   const std::vector<double>& values) {
     for (double x : values) {
-      if (!same_bits(round_to_dtype(x, dtype), x)) return false;
+      if (!std::isfinite(x) || !same_bits(round_to_dtype(x, dtype), x)) return false;
     }
     data.tensors[name] = {dtype, shape, values, {}};
     return true;

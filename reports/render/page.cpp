@@ -88,10 +88,11 @@ std::string cell_html(const Cell& cell, const Column& column) {
 }
 
 std::string html(const Table& table) {
-  std::string out = "<div class=\"scroll\" tabindex=\"0\"><table>\n";
-  if (!table.caption.empty()) {
-    out += "<caption>" + escape_markup(table.caption) + "</caption>\n";
-  }
+  // Before the box that scrolls: a long caption must not scroll with a wide table.
+  const std::string caption = escape_markup(table.caption);
+  std::string out = caption.empty() ? "" : "<p class=\"caption\">" + caption + "</p>\n";
+  out += "<div class=\"scroll\" tabindex=\"0\"><table" +
+         (caption.empty() ? "" : " aria-label=\"" + caption + "\"") + ">\n";
   out += "<thead><tr>";
   for (const Column& column : table.columns) {
     out += fmt::format("<th scope=\"col\"{}>{}</th>", column.numeric ? " class=\"n\"" : "",

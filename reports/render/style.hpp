@@ -35,7 +35,8 @@ a { color: var(--link); }
 td.good, td.bad, td.warn { color: var(--tone); font-weight: 600; }
 .scroll { overflow-x: auto; margin: .8rem 0; }
 table { border-collapse: collapse; font-size: .9rem; }
-caption { text-align: left; color: var(--soft); padding: .2rem 0; }
+.caption { color: var(--soft); font-size: .9rem; margin: .8rem 0 0; max-width: 90ch; }
+.caption + .scroll { margin-top: .2rem; }
 th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: left;
   vertical-align: top; overflow-wrap: normal; }
 td:first-child { min-width: 8rem; }
