@@ -129,12 +129,12 @@ def relative(ours, exact):
 def against_oracle(program):
     """The fp64 reference against certified values."""
     with tempfile.TemporaryDirectory() as folder:
-        case, out = os.path.join(folder, "case.safetensors"), os.path.join(folder, "out.safetensors")
+        case, out = (os.path.join(folder, n + ".safetensors") for n in ("case", "out"))
         shape = "B=2,T=9,N=4,K=5,V=3,N.q=1,N.k=2"
         subprocess.run([program, "gen", "m2rnn", "--shape", shape, "--seed", "3", "--out", case],
                        check=True, stdout=subprocess.DEVNULL)
-        subprocess.run([program, "eval", case, "--digits", "20", "--grad", "--out", out], check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run([program, "eval", case, "--digits", "20", "--grad", "--out", out],
+                       check=True, stdout=subprocess.DEVNULL)
         from safetensors.torch import load_file
         x, known = load_file(case, device="cuda"), load_file(out, device="cuda")
         cotangents = {n: x.pop(n) for n in list(x) if n.startswith("d_")}
@@ -153,7 +153,8 @@ def cases(quick):
                      (1, 1), (9, 5), (17, 33), (130, 7)):
             yield dict(B=2, T=77, N=4, K=K, V=V, heads=shared), dtype, "sigmoid(normal)", {}
         yield dict(B=3, T=50, N=4, K=64, V=16), dtype, "sigmoid(normal)", {"state_grad_clip": 0.5}
-        yield dict(B=2, T=1000, N=84, K=64, V=16, heads={"q": 1, "k": 1}), dtype, "sigmoid(normal)", {}
+        many = dict(B=2, T=1000, N=84, K=64, V=16, heads={"q": 1, "k": 1})
+        yield many, dtype, "sigmoid(normal)", {}
 
 
 def fused_gate(plugin, dtype):
@@ -216,8 +217,8 @@ def repeated(plugin, times=50):
 
 
 def large_state(plugin):
-    """Initial states far outside of fp16. Reported, not judged: most of Z is 1 to many digits there,
-    and gradients that live on 1 - Z Z are as good as tanh.approx is."""
+    """Initial states far outside of fp16. Reported, not judged: most of Z is 1 to many digits
+    there, and gradients that live on 1 - Z Z are as good as tanh.approx is."""
     x, cotangents = inputs(dict(B=1, T=100, N=2, K=64, V=16), torch.bfloat16, "sigmoid(normal)", 8)
     x["h0"] = x["h0"] * 1e5
     exact = truth(x, cotangents)

@@ -82,11 +82,12 @@ class Prepared:
         self.call = call
 
     def tensor(self, role, x):
-        shape, strides = (c.c_int64 * max(x.dim(), 1))(*x.shape), (c.c_int64 * max(x.dim(), 1))(*x.stride())
+        axes = c.c_int64 * max(x.dim(), 1)
+        shape, strides = axes(*x.shape), axes(*x.stride())
         self.kept.append((shape, strides))
-        return Tensor(role=role.encode(),
-                      view=View(x.data_ptr() or None, Device(2, 0), x.dim(), DType(*DTYPES[x.dtype], 1),
-                                shape, strides, 0))
+        view = View(x.data_ptr() or None, Device(2, 0), x.dim(), DType(*DTYPES[x.dtype], 1), shape,
+                    strides, 0)
+        return Tensor(role=role.encode(), view=view)
 
     def run(self):
         self.call.stream = torch.cuda.current_stream().cuda_stream
