@@ -168,8 +168,10 @@ json run(const Plugin& plugin, CallFrame& frame, const json& request, Channel& c
 json answer(const Plugin& plugin, std::optional<CallFrame>& frame, const json& request,
             Channel& channel) {
   try {
-    if (request.at("method") == "describe") return describe(plugin);
+    // Before the description, so that a machine without a GPU has no candidate rather than a bad
+    // one.
     if (!frame) frame.emplace(plugin);
+    if (request.at("method") == "describe") return describe(plugin);
     return run(plugin, *frame, request, channel);
   } catch (const std::bad_alloc&) {
     return {{"status", "out_of_memory"}, {"detail", "no memory for the tensors of the call"}};
