@@ -129,11 +129,7 @@ int run_check(const CheckFlags& flags) {
     model = *candidate->info().model;
     declared = true;
   }
-  if (const auto& own = candidate->info().model; own && !model.form_declared) {
-    model.form = own->form;
-    model.chunk = own->chunk;
-    model.form_declared = own->form_declared;
-  }
+  take_declared(*candidate, model);
   CheckPictures pictures;
   request.observe = [&](Verdict& verdict, const Evidence& evidence) {
     verdict.replay = replay_line(flags, verdict);

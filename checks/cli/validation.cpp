@@ -7,6 +7,7 @@
 #include "checks/output/progress.hpp"
 #include "reference/case/file_io.hpp"
 #include "reference/case/text.hpp"
+#include "reference/oracle/registry.hpp"
 #include "reports/validation/campaign.hpp"
 
 namespace assay::cli {
@@ -14,7 +15,7 @@ namespace {
 
 struct ValidationFlags {
   CampaignRequest request;
-  std::string out, models, parts;
+  std::string out, models, parts, operations;
   bool json = false;
 };
 
@@ -33,6 +34,8 @@ std::vector<std::string> chosen(const std::string& text, const std::vector<std::
 int run_validation(ValidationFlags& flags) {
   flags.request.models = chosen(flags.models, flags.request.models, "model");
   flags.request.parts = chosen(flags.parts, flags.request.parts, "part");
+  flags.request.operations = split(flags.operations, ',');
+  for (const std::string& op : flags.request.operations) find_operation(op);
   Progress progress("assay report validation");
   flags.request.progress = progress.callback();
   const CampaignReport campaign = run_campaign(flags.request);
@@ -62,6 +65,7 @@ Command add_validation(CLI::App& report) {
   app->add_option("--out", flags->out, "folder to write into")->required();
   app->add_option("--models", flags->models, "precision models, separated by commas (all)");
   app->add_option("--parts", flags->parts, "kills, alarms, sensitivity (all)");
+  app->add_option("--ops", flags->operations, "operations for the planted faults (all)");
   app->add_option("--cases", flags->request.alarm_cases, "cases of correct kernels per model")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
       ->capture_default_str();

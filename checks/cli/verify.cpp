@@ -149,11 +149,7 @@ class KernelCheck {
       : spec_(spec), model_(preset_model(model)), flags_(flags) {
     RunLimits limits;
     candidate_ = open_candidate(spec, model_, limits);
-    if (const auto& own = candidate_->info().model) {
-      model_.form = own->form;
-      model_.chunk = own->chunk;
-      model_.form_declared = own->form_declared;
-    }
+    take_declared(*candidate_, model_);
     report_.candidate = candidate_->info().name;
     report_.model = model_;
   }

@@ -48,6 +48,20 @@ bool CheckReport::nothing_ran() const {
                       [](const Verdict& v) { return v.kind != VerdictKind::unsupported; });
 }
 
+void take_declared(const Candidate& candidate, PrecisionModel& model) {
+  const auto& own = candidate.info().model;
+  if (!own || model.form_declared) return;
+  model.form = own->form;
+  model.chunk = own->chunk;
+  model.form_declared = own->form_declared;
+  model.exp_error = std::max(model.exp_error, own->exp_error);
+  model.tanh_error = std::max(model.tanh_error, own->tanh_error);
+  model.softplus_error = std::max(model.softplus_error, own->softplus_error);
+  model.rsqrt_error = std::max(model.rsqrt_error, own->rsqrt_error);
+  model.truncating_accumulator = model.truncating_accumulator || own->truncating_accumulator;
+  model.atomics = model.atomics || own->atomics;
+}
+
 Verdict check_case(Candidate& candidate, const CheckCase& c, const PrecisionModel& model,
                    const CheckRequest& request) {
   bool gradients = request.gradients && candidate.info().has_backward;

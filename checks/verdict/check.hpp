@@ -43,6 +43,10 @@ struct CheckReport {
   bool nothing_ran() const;
 };
 
+/// A model that names formats only (a preset) takes form and error bounds of transcendentals from
+/// what the candidate declares; who says nothing gets the bounds of the preset.
+void take_declared(const Candidate& candidate, PrecisionModel& model);
+
 /// One case, run and judged, with the repeat run that looks for non-determinism.
 Verdict check_case(Candidate& candidate, const CheckCase& c, const PrecisionModel& model,
                    const CheckRequest& request);

@@ -111,6 +111,7 @@ void kills(const CampaignRequest& request, CampaignReport& report) {
     PrecisionModel preset = preset_model(model);
     preset.chunk = kChunk;
     for (const Operation* operation : operations()) {
+      if (!request.operations.empty() && !contains(request.operations, operation->name())) continue;
       const auto cases = check_cases(*operation, preset, request.seed);
       for (const Fault* fault : faults()) {
         const bool shows = std::any_of(cases.begin(), cases.end(), [&](const CheckCase& c) {

@@ -13,7 +13,8 @@ namespace assay {
 struct CampaignRequest {
   std::vector<std::string> models = {"fp32", "tf32", "fp16", "bf16"};
   std::vector<std::string> parts = {"kills", "alarms", "sensitivity"};
-  std::int64_t alarm_cases = 10000;  // of correct kernels, per model
+  std::vector<std::string> operations = {};  // for faults; empty: all
+  std::int64_t alarm_cases = 10000;          // of correct kernels, per model
   std::uint64_t seed = 1;
   int threads = 1;
   std::function<void(double, const std::string&)> progress = {};
