@@ -12,7 +12,8 @@ namespace {
 std::vector<double> weights(const ExpectedTensor& e) {
   std::vector<double> w(e.sigma.size());
   for (std::size_t i = 0; i < w.size(); ++i) {
-    w[i] = e.sigma[i] > 0 ? 1 / (e.sigma[i] * e.sigma[i]) : 0;
+    const bool known = e.sigma[i] > 0 && std::isfinite(e.sigma[i]);
+    w[i] = known ? 1 / (e.sigma[i] * e.sigma[i]) : 0;
   }
   return w;
 }
@@ -209,6 +210,7 @@ GroupSums group_sums(const Grouping& g, const std::vector<double>& inverse_sigma
   GroupSums sums{std::vector<double>(g.count), std::vector<double>(g.count),
                  std::vector<double>(g.count)};
   for (std::size_t i = 0; i < g.group.size(); ++i) {
+    if (inverse_sigma[i] == 0) continue;
     const double z = static_cast<double>(error[i]) * inverse_sigma[i];
     sums.z[g.group[i]] += z;
     sums.square[g.group[i]] += z * z;
@@ -238,7 +240,7 @@ std::vector<StructureFinding> structure(const Expectation& expectation, const Er
   for (const auto& [name, e] : expectation) {
     std::vector<double> inverse(e.sigma.size());
     for (std::size_t i = 0; i < inverse.size(); ++i) {
-      inverse[i] = e.sigma[i] > 0 ? 1 / e.sigma[i] : 0;
+      inverse[i] = e.sigma[i] > 0 && std::isfinite(e.sigma[i]) ? 1 / e.sigma[i] : 0;
     }
     for (const Grouping& g : groupings(e, chunk)) {
       const GroupSums seen = group_sums(g, inverse, error.at(name));

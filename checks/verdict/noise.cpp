@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "reference/oracle/parallel.hpp"
-#include "reference/scalars/noise_bias.hpp"
+#include "reference/scalars/noise_extras.hpp"
 #include "reference/scalars/scalars.hpp"
 
 namespace assay {
@@ -22,6 +22,17 @@ NoiseModel noise_model(const PrecisionModel& m) {
   n.rsqrt_error = m.rsqrt_error;
   // Kernels may flush subnormals of their arithmetic to zero.
   n.tiny = m.accumulator == NumberFormat::fp64 ? 0x1p-1022 : 0x1p-126;
+  return n;
+}
+
+NoiseExtras noise_extras(const PrecisionModel& m, std::uint64_t seed) {
+  NoiseExtras n;
+  if (m.truncating_accumulator) n.bias = unit_roundoff(m.accumulator);
+  n.cast_seed = (seed + 1) * 0x9e3779b97f4a7c15ULL;
+  if (m.operand == NumberFormat::fp16) {
+    n.operand_tiny = 0x1p-25;
+    n.operand_max = 65504;
+  }
   return n;
 }
 
@@ -123,7 +134,7 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
   const NoiseModel noise = noise_model(model);
   parallel_for(runs, request.threads, [&](std::int64_t r) {
     const NoiseScope scope(noise, request.seed * 1000003 + r);
-    const NoiseBiasScope bias(model.truncating_accumulator ? unit_roundoff(model.accumulator) : 0);
+    const NoiseExtrasScope more(noise_extras(model, request.seed * 8191 + r));
     const RunOptions run{forms[r * groups / runs], request.gradients, 1, {}};
     results[r] = evaluate<Noisy>(lift<Noisy>(c), run);
   });

@@ -144,11 +144,11 @@ class Examiner {
       if (a == want.end() || b == got.end()) continue;
       if (a->second.size() != e.truth.size() || b->second.size() != e.truth.size()) continue;
       double common = 0;
-      for (double sigma : e.sigma) common += sigma * sigma;
+      for (double sigma : e.sigma) common += std::isfinite(sigma) ? sigma * sigma : 0;
       common = kOtherSplit *
                std::sqrt(common / static_cast<double>(std::max<std::size_t>(1, e.sigma.size())));
       for (std::int64_t i = 0; i < static_cast<std::int64_t>(e.truth.size()); ++i) {
-        if (!must_stay(name, i)) continue;
+        if (!std::isfinite(e.sigma[i]) || !must_stay(name, i)) continue;
         ++looked_at;
         const double x = a->second[i], y = b->second[i];
         if (x == y) continue;

@@ -21,11 +21,12 @@ struct TensorStatistics {
   double worst_value = 0, worst_truth = 0;
   double max_z = 0, rms_z = 0;
   double max_error = 0;
-  double hard_ratio = 0;         // max |e| / proved bound; above 1 (or NaN) is wrong for certain
-  std::int64_t hard_worst = -1;  // flat index of it; -1 where there is no bound
-  double rms_ratio = 0;          // ||e|| / ||truth||
-  double snr_db = 0;             // 20 log10 of its inverse
-  std::int64_t non_finite = 0;   // of the candidate where the truth is finite
+  double hard_ratio = 0;          // max |e| / proved bound; above 1 (or NaN) is wrong for certain
+  std::int64_t hard_worst = -1;   // flat index of it; -1 where there is no bound
+  double rms_ratio = 0;           // ||e|| / ||truth||
+  double snr_db = 0;              // 20 log10 of its inverse
+  std::int64_t beyond_range = 0;  // not judged: the formats overflow on the way
+  std::int64_t non_finite = 0;    // of the candidate where the truth is finite
   std::int64_t allclose_violations = 0;  // |e| > 1e-2 + 1e-2 |truth|
   std::vector<double> z;
 

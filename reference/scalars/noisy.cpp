@@ -1,12 +1,16 @@
 #include "reference/scalars/noisy.hpp"
 
-#include "reference/scalars/noise_bias.hpp"
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "reference/scalars/noise_extras.hpp"
 
 namespace assay {
 namespace detail {
 
 constinit thread_local NoiseState tls_noise;
-constinit thread_local double tls_noise_bias = 0;
+constinit thread_local NoiseExtras tls_noise_extras;
 
 }  // namespace detail
 
@@ -27,64 +31,130 @@ bool representable(double x, int bits) {
 // its mean is 0 and its mean square 1.
 constexpr double kGains[Noisy::kLanes] = {1, -1, 1.25, -1.25, 0.75, -0.75, 0.935, -0.935};
 
+constexpr double kUniform = 0.57735026918962576;  // 1/√3
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+struct Cast {
+  double size = 0;
+  const double* signs = detail::kNoiseSigns[0];
+};
+
+/// Different in every run of lanes, the same for all products of one.
+std::uint64_t cast_seed() { return detail::tls_noise_extras.cast_seed; }
+
 /// The model and generator in registers while a kernel runs.
 struct Source {
   NoiseModel model = detail::tls_noise.model;
   std::uint64_t random = detail::tls_noise.random;
-  double bias = detail::tls_noise_bias;
+  NoiseExtras extras = detail::tls_noise_extras;
+  // Casts of equal values have equal errors, in one run: keys that come again add up.
+  std::uint64_t run = detail::tls_noise.model.operand_bits * 0x9e3779b97f4a7c15ULL ^ cast_seed();
   bool casts = model.operand > model.accumulator;
   ~Source() { detail::tls_noise.random = random; }
 
   [[gnu::always_inline]] void multiply_add(Noisy& acc, const Noisy& a, const Noisy& b, double sign,
-                                           double cast_variance) {
-    constexpr double kUniform = 0.57735026918962576;  // 1/√3
+                                           const Cast& cast_a, const Cast& cast_b) {
     const double product = a.v * b.v, u = model.accumulator;
     const double x = sign * b.v, y = sign * a.v;
     acc.v += sign * product;
+    const double* signs = next_signs();
+    const double variance = product * product * u * u + u * u * acc.v * acc.v;
+    const double wa = x * cast_a.size, wb = y * cast_b.size;
+    const double size = product == 0 ? 0 : kUniform * std::sqrt(variance) + model.tiny;
+    const double shift = -extras.bias * acc.v;
+    for (int i = 0; i < Noisy::kLanes; ++i) {
+      acc.d[i] += x * a.d[i] + y * b.d[i] + (size * signs[i] + shift * kGains[i]) +
+                  (wa * cast_a.signs[i] + wb * cast_b.signs[i]);
+    }
+  }
+  [[gnu::always_inline]] const double* next_signs() {
     random ^= random >> 12;
     random ^= random << 25;
     random ^= random >> 27;
-    const double* signs = detail::kNoiseSigns[(random * 0x2545f4914f6cdd1dULL) >> 40 & 255];
-    const double variance = product * product * (cast_variance + u * u) + u * u * acc.v * acc.v;
-    const double size = product == 0 ? 0 : kUniform * std::sqrt(variance) + model.tiny;
-    const double shift = -bias * acc.v;
-    for (int i = 0; i < Noisy::kLanes; ++i) {
-      acc.d[i] += x * a.d[i] + y * b.d[i] + (size * signs[i] + shift * kGains[i]);
-    }
+    return detail::kNoiseSigns[(random * 0x2545f4914f6cdd1dULL) >> 40 & 255];
   }
-  /// Variance that casting one operand adds, relative to the product squared.
-  double cast(const Noisy& x) const {
-    return casts && !representable(x.v, model.operand_bits) ? model.operand * model.operand : 0;
+  /// The error of casting one operand: its size, 0 where the cast is exact, and its signs by lane.
+  Cast cast(const Noisy& x) const {
+    if (!casts || x.v == 0) return {};
+    const double size = std::fabs(x.v);
+    if (size > extras.operand_max) return {kInfinite, detail::kNoiseSigns[0]};
+    const bool fine = size * model.operand < extras.operand_tiny;
+    if (!fine && representable(x.v, model.operand_bits)) return {};
+    std::uint64_t hash = std::bit_cast<std::uint64_t>(x.v) ^ run;
+    hash = (hash ^ hash >> 29) * 0xbf58476d1ce4e5b9ULL;
+    hash = (hash ^ hash >> 32) * 0x94d049bb133111ebULL;
+    return {kUniform * std::max(size * model.operand, extras.operand_tiny),
+            detail::kNoiseSigns[hash >> 40 & 255]};
+  }
+};
+
+/// One sum of products whose order is the kernel's own affair: its noise is that of the order given
+/// or of the reverse, whichever is larger. With partial sums S_1 … S_n = P these are u² Σ S_i² and
+/// u² Σ (P - S_i)².
+struct Sum {
+  double products = 0;             // variance of the products
+  double linear = 0, squares = 0;  // Σ S_i, Σ S_i²
+  double count = 0;                // of products that are not 0
+
+  [[gnu::always_inline]] void add(Noisy& acc, const Noisy& a, const Noisy& b, double sign,
+                                  const Cast& cast_a, const Cast& cast_b, double u) {
+    const double product = a.v * b.v, x = sign * b.v, y = sign * a.v;
+    acc.v += sign * product;
+    const double wa = x * cast_a.size, wb = y * cast_b.size;
+    for (int i = 0; i < Noisy::kLanes; ++i) {
+      acc.d[i] += x * a.d[i] + y * b.d[i] + (wa * cast_a.signs[i] + wb * cast_b.signs[i]);
+    }
+    if (product == 0) return;
+    products += product * product * u * u;
+    linear += acc.v;
+    squares += acc.v * acc.v;
+    count += 1;
+  }
+
+  [[gnu::always_inline]] void finish(Noisy& acc, Source& source) const {
+    if (count == 0) return;
+    const double u = source.model.accumulator, total = acc.v;
+    const double reversed = count * total * total - 2 * total * linear + squares;
+    const double variance = products + u * u * std::max(squares, reversed);
+    const double size = kUniform * std::sqrt(variance) + count * source.model.tiny;
+    const double shift = -source.extras.bias * linear;
+    const double* signs = source.next_signs();
+    for (int i = 0; i < Noisy::kLanes; ++i) acc.d[i] += size * signs[i] + shift * kGains[i];
   }
 };
 
 ASSAY_CLONES void dot(Noisy& acc, long n, const Noisy* x, long incx, const Noisy* y, long incy,
                       double sign) {
   Source source;
+  Sum sum;
   for (long i = 0; i < n; ++i) {
     const Noisy &a = x[i * incx], &b = y[i * incy];
-    source.multiply_add(acc, a, b, sign, source.cast(a) + source.cast(b));
+    sum.add(acc, a, b, sign, source.cast(a), source.cast(b), source.model.accumulator);
   }
+  sum.finish(acc, source);
 }
 
 ASSAY_CLONES void gemv_t(long rows, long cols, const Noisy* S, const Noisy* x, Noisy* out,
                          double sign) {
   Source source;
+  thread_local std::vector<Sum> sums;
+  sums.assign(static_cast<std::size_t>(cols), Sum());
   for (long i = 0; i < rows; ++i) {
-    const double cast = source.cast(x[i]);
+    const Cast cast = source.cast(x[i]);
     for (long j = 0; j < cols; ++j) {
       const Noisy& s = S[i * cols + j];
-      source.multiply_add(out[j], s, x[i], sign, cast + source.cast(s));
+      sums[j].add(out[j], s, x[i], sign, source.cast(s), cast, source.model.accumulator);
     }
   }
+  for (long j = 0; j < cols; ++j) sums[j].finish(out[j], source);
 }
 
 ASSAY_CLONES void ger(long rows, long cols, const Noisy* x, const Noisy* y, Noisy* S, double sign) {
   Source source;
   for (long i = 0; i < rows; ++i) {
-    const double cast = source.cast(x[i]);
+    const Cast cast = source.cast(x[i]);
     for (long j = 0; j < cols; ++j) {
-      source.multiply_add(S[i * cols + j], x[i], y[j], sign, cast + source.cast(y[j]));
+      source.multiply_add(S[i * cols + j], x[i], y[j], sign, cast, source.cast(y[j]));
     }
   }
 }
