@@ -2,6 +2,7 @@
 
 #include "checks/candidate/exchange.hpp"
 #include "reference/case/safetensors.hpp"
+#include "reference/oracle/registry.hpp"
 
 namespace assay {
 namespace {
@@ -16,7 +17,7 @@ class OutputsFile : public Candidate {
     info_.has_backward = false;
     info_.any_case = false;
     for (const auto& [name, tensor] : file_.tensors) {
-      info_.has_backward = info_.has_backward || name.rfind("d_", 0) == 0;
+      info_.has_backward = info_.has_backward || is_gradient(name);
     }
   }
 
@@ -33,6 +34,14 @@ class OutputsFile : public Candidate {
   }
 
  private:
+  /// Cotangents are called d_<output>, gradients d_<input>.
+  bool is_gradient(const std::string& name) const {
+    if (name.rfind("d_", 0) != 0) return false;
+    if (info_.operations.empty()) return true;
+    const Schema schema = find_operation(info_.operations[0]).schema(nullptr);
+    return schema.find_output(name.substr(2)) == nullptr;
+  }
+
   /// Whoever computed it elsewhere chose what to store: what is absent is not judged.
   std::set<std::string> declined(const ValidCase& c) const {
     std::set<std::string> names;

@@ -97,6 +97,9 @@ int run_check(const CheckFlags& flags) {
   request.gradients = !flags.no_gradients;
   request.only = flags.only;
   for (const std::string& op : flags.operations) find_operation(op);
+  if (flags.only != 0 && !flags.case_file.empty()) {
+    throw InputError("--only names a case of an operation's list; with --case there is one anyway");
+  }
   if (flags.only != 0 && flags.operations.size() != 1) {
     throw InputError("--only names a case of one operation; give that operation");
   }
@@ -113,6 +116,9 @@ int run_check(const CheckFlags& flags) {
     }
     exact = says_exact(given->data);
   }
+  if (!given && flags.candidate.rfind("outputs:", 0) == 0) {
+    throw InputError("results computed elsewhere belong to one case; name it with --case");
+  }
   if (given && !flags.operations.empty() && flags.operations != std::vector{given->data.op}) {
     throw InputError(flags.case_file + ": is a case of '" + given->data.op + "', not of '" +
                      join(flags.operations, ", ") + "'");
@@ -123,14 +129,21 @@ int run_check(const CheckFlags& flags) {
                                    : preset_model("fp32");
   RunLimits limits;
   limits.seconds = flags.time_limit;
-  const auto candidate = open_candidate(flags.candidate, model, limits);
+  auto candidate = open_candidate(flags.candidate, model, limits);
   bool declared = false;
   if (inferred && candidate->info().model) {
     model = *candidate->info().model;
     declared = true;
+    // From the start with what it declares: the dtypes of its outputs follow from the model.
+    candidate = open_candidate(flags.candidate, model, limits);
   }
   take_declared(*candidate, model);
   CheckPictures pictures;
+  if (!flags.failures.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(flags.failures, error);
+    if (error) throw InputError(flags.failures + ": cannot make the folder: " + error.message());
+  }
   request.observe = [&](Verdict& verdict, const Evidence& evidence) {
     verdict.replay = replay_line(flags, verdict);
     if (!flags.html.empty()) pictures.add(verdict, evidence);
@@ -190,8 +203,9 @@ Command add_check(CLI::App& parent) {
   auto flags = std::make_shared<CheckFlags>();
   CLI::App* app = parent.add_subcommand("check", "A verdict on a candidate kernel");
   app->add_option("op", flags->operations, "operations (default: all the candidate declares)");
-  app->add_option("--candidate", flags->candidate,
-                  "cpu, cuda, path.so, python:module:function, fault:ID or outputs:FILE")
+  app->add_option(
+         "--candidate", flags->candidate,
+         "cpu, cuda, path.so, python:module:function, outputs:FILE, fault:ID or emulated:MODEL")
       ->capture_default_str();
   app->add_option("--model", flags->model, "fp32, tf32, fp16, bf16 or a JSON file");
   app->add_option("--case", flags->case_file, "judge this case file only");
@@ -199,7 +213,12 @@ Command add_check(CLI::App& parent) {
       ->capture_default_str();
   app->add_option("--seed", flags->seed, "seed of the cases")->capture_default_str();
   app->add_option("--time-limit", flags->time_limit, "seconds after which a call counts as hung")
-      ->check(CLI::Range(0.1, 86400.0))
+      ->check([](const std::string& text) {
+        const auto seconds = parse_real(text);
+        return seconds && *seconds >= 0.1 && *seconds <= 86400
+                   ? std::string()
+                   : "a number of seconds from 0.1 to 86400 is needed";
+      })
       ->capture_default_str();
   app->add_option("--only", flags->only, "run the case of this number only")
       ->check(CLI::Range(1, 1000000));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "checks/candidate/scheme.hpp"
 #include "checks/cli/command.hpp"
 #include "checks/faults/fault.hpp"
 #include "checks/output/json_output.hpp"
@@ -124,17 +125,14 @@ int run_list(const ListFlags& flags) {
   if (flags.what == "ops") return run_list_ops(flags);
   if (flags.what == "faults") return run_list_faults(flags);
   if (flags.what == "claims") return run_list_claims(flags);
-  if (!flags.name.empty()) {
-    throw InputError(fmt::format("unknown entry '{}' of {}; there are none in this version",
-                                 flags.name, flags.what));
+  Json document = json_document();
+  document["candidates"] = Json::array();
+  for (const CandidateScheme& scheme : candidate_schemes()) {
+    if (scheme.prefix == "python-fd") continue;  // for programs, not for people
+    document["candidates"].push_back({{"form", scheme.form}, {"doc", scheme.doc}});
+    if (!flags.json) fmt::print("{:<56} {}\n", scheme.form, scheme.doc);
   }
-  if (flags.json) {
-    Json document = json_document();
-    document[flags.what] = Json::array();
-    print_json(document);
-  } else {
-    fmt::print("none in this version\n");
-  }
+  if (flags.json) print_json(document);
   return kWell;
 }
 

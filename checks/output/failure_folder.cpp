@@ -78,8 +78,12 @@ std::string write_failure(const std::string& folder, const Verdict& verdict,
   write("verdict.json", verdict_json(verdict).dump(1) + "\n");
   write("replay.sh",
         fmt::format("#!/bin/sh\n# {}\ncd \"$(dirname \"$0\")\" || exit 2\n"
+                    "PYTHONPATH={}${{PYTHONPATH:+:$PYTHONPATH}}; export PYTHONPATH\n"
                     "exec assay check --candidate {} --model model.json --case case.safetensors\n",
-                    printable(verdict.case_line), shell_word(candidate)));
+                    printable(verdict.case_line), shell_word(fs::current_path().string()),
+                    shell_word(candidate)));
+  fs::permissions(place / "replay.sh", fs::perms::owner_exec | fs::perms::group_exec,
+                  fs::perm_options::add, error);
   return place.string();
 }
 

@@ -94,10 +94,11 @@ Blame blame(const std::vector<FilterResult>& filters) {
   Blame result;
   if (!best) {
     // Coarse roundings agree with the reference's in part only.
-    constexpr double kFewest = 0.2;
+    constexpr double kFewest = 0.2, kLeastShare = 0.05;
     for (const FilterResult& r : filters) {
-      const bool partly = r.rounding && r.significance() > kFilterThreshold &&
-                          r.coefficient >= kFewest && r.coefficient <= 1 + kSize;
+      const bool partly = r.rounding && r.explained >= kLeastShare &&
+                          r.significance() > kFilterThreshold && r.coefficient >= kFewest &&
+                          r.coefficient <= 1 + kSize;
       if (partly && (!best || r.explained > best->explained)) best = &r;
     }
     if (best) result.on.push_back(*best);

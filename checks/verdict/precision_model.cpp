@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -34,7 +35,8 @@ const std::vector<std::string> kPresets = {"fp32", "tf32", "fp16", "bf16"};
 
 PrecisionModel parse_model(const std::string& file) {
   std::ifstream stream(file);
-  if (!stream) {
+  std::error_code error;
+  if (!stream || !std::filesystem::is_regular_file(file, error)) {
     throw InputError("precision model '" + file + "': no preset (" + join(kPresets, ", ") +
                      ") and no readable file");
   }
@@ -70,7 +72,11 @@ PrecisionModel parse_model(const std::string& file) {
       if (!value.is_string()) refuse("a string");
     } else if (formats.count(key)) {
       if (!value.is_string()) refuse("a number format");
-      *formats.at(key) = parse_format(value.get<std::string>());
+      try {
+        *formats.at(key) = parse_format(value.get<std::string>());
+      } catch (const InputError& error) {
+        throw InputError(file + ": '" + key + "': " + error.what());
+      }
     } else if (errors.count(key)) {
       if (!value.is_number() || !(value.get<double>() >= 0 && value.get<double>() < 1)) {
         refuse("a number in [0, 1)");

@@ -5,6 +5,7 @@
 // differ there but within its rounding is noted; beyond it is a finding.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct PropertyReport {
   std::vector<PropertyFinding> findings;
   std::vector<std::string> notes;  // not bit for bit; not tried, and why
   std::vector<std::string> held;   // the names of those that were tried and hold
+  /// A call that did not come back; the rest was not tried then.
+  std::optional<RunResult> broken;
+  std::string broken_in;
 };
 
 /// Causality forward and backward, independence of sequences and heads, permutation of the batch,

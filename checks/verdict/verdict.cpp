@@ -385,6 +385,11 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
 void add_properties(const PropertyReport& report, Verdict& verdict) {
   verdict.properties = report.findings;
   verdict.notes.insert(verdict.notes.end(), report.notes.begin(), report.notes.end());
+  if (report.broken) {
+    verdict.kind = kind_of(report.broken->status);
+    verdict.sentence = "in a further call (" + report.broken_in + "): " + report.broken->detail;
+    return;
+  }
   if (report.findings.empty()) return;
   const PropertyFinding& f = report.findings[0];
   const std::string what = f.property + " is broken: " + f.tensor + " " + f.detail;

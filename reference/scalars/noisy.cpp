@@ -47,7 +47,8 @@ struct Source {
   NoiseModel model = detail::tls_noise.model;
   std::uint64_t random = detail::tls_noise.random;
   NoiseExtras extras = detail::tls_noise_extras;
-  // Casts of equal values have equal errors, in one run: keys that come again add up.
+  // Casts of equal values have equal errors, of opposite values opposite ones: keys that come
+  // again add up.
   std::uint64_t run = detail::tls_noise.model.operand_bits * 0x9e3779b97f4a7c15ULL ^ cast_seed();
   bool casts = model.operand > model.accumulator;
   ~Source() { detail::tls_noise.random = random; }
@@ -80,11 +81,11 @@ struct Source {
     if (size > extras.operand_max) return {kInfinite, detail::kNoiseSigns[0]};
     const bool fine = size * model.operand < extras.operand_tiny;
     if (!fine && representable(x.v, model.operand_bits)) return {};
-    std::uint64_t hash = std::bit_cast<std::uint64_t>(x.v) ^ run;
+    std::uint64_t hash = std::bit_cast<std::uint64_t>(size) ^ run;
     hash = (hash ^ hash >> 29) * 0xbf58476d1ce4e5b9ULL;
     hash = (hash ^ hash >> 32) * 0x94d049bb133111ebULL;
-    return {kUniform * std::max(size * model.operand, extras.operand_tiny),
-            detail::kNoiseSigns[hash >> 40 & 255]};
+    const double error = kUniform * std::max(size * model.operand, extras.operand_tiny);
+    return {std::copysign(error, x.v), detail::kNoiseSigns[hash >> 40 & 255]};
   }
 };
 
