@@ -144,7 +144,9 @@ Result<Real> evaluate(const Operation& operation, const Problem<Real>& problem,
     return result;
   }
   const Recurrence<Real>& recurrence = *engine.recurrence;
-  const bool split = options.form == Form::recurrent && recurrence.splits_columns();
+  // A kernel may sum over all columns in one go: noise is drawn for that, the longer sum.
+  constexpr bool kOneSum = std::is_same_v<Real, Noisy>;
+  const bool split = !kOneSum && options.form == Form::recurrent && recurrence.splits_columns();
   const std::vector<Unit> units = make_units(c, split);
   const std::int64_t stride = chunk_length(c, options.form);
 
