@@ -43,12 +43,6 @@ bool looks_like_file(const std::string& text) {
   return text.find_first_of("./") != std::string::npos || std::filesystem::exists(text);
 }
 
-std::string note_text(const DomainNote& note) {
-  return fmt::format("{}: {} value{} outside [{}, {}], first {} at {}", note.tensor, note.count,
-                     note.count == 1 ? "" : "s", note.domain.lo, note.domain.hi, note.first_value,
-                     note.first_index);
-}
-
 ValidCase load_case(const std::string& path, bool strict,
                     const std::function<void(Case&)>& adjust) {
   Case data = read_case(path);
@@ -56,7 +50,7 @@ ValidCase load_case(const std::string& path, bool strict,
   const Schema schema = find_operation(data.op).schema(&data);
   ValidCase c = validate(std::move(data), schema);
   if (strict && !c.notes.empty()) {
-    throw InputError(fmt::format("{}: {} (--strict)", path, note_text(c.notes.front())));
+    throw InputError(fmt::format("{}: {} (--strict)", path, domain_note_text(c.notes.front())));
   }
   return c;
 }

@@ -52,7 +52,4 @@ bool looks_like_file(const std::string& text);
 ValidCase load_case(const std::string& path, bool strict,
                     const std::function<void(Case&)>& adjust = {});
 
-/// "log_mu: 17 values outside [-inf, 0], first 0.0012 at [0,3,1]".
-std::string note_text(const DomainNote& note);
-
 }  // namespace assay::cli

@@ -65,7 +65,7 @@ int run_eval(const EvalFlags& flags) {
     evaluation = evaluate_certified(c, request);
   }
   std::vector<std::string> notes;
-  for (const DomainNote& note : c.notes) notes.push_back(note_text(note));
+  for (const DomainNote& note : c.notes) notes.push_back(domain_note_text(note));
   evaluation.notes.insert(evaluation.notes.begin(), notes.begin(), notes.end());
   if (!flags.out.empty()) write_tensors(flags.out, evaluation, c);
   if (flags.json) {

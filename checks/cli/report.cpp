@@ -39,18 +39,6 @@ const std::vector<std::string> kPaperBoxes = {"gdn:alpha=0:1,beta=0:1",
                                               "mdn:alpha=0:1,beta=0:1,mu=0:1,eta=0:2",
                                               "mdn:coupled,s=1,log_mu=-1:0"};
 
-std::string command_line(const std::string& name, const ReportFlags& flags) {
-  std::string line = "assay report " + name;
-  if (!flags.trace.empty()) line += " --trace " + flags.trace;
-  for (const std::string& box : flags.boxes) line += " --box " + box;
-  if (flags.paper) line += " --paper";
-  if (flags.steps > 0) line += fmt::format(" --steps {}", flags.steps);
-  if (flags.enclose > 0) line += fmt::format(" --enclose {}", flags.enclose);
-  if (name == "stability" && !flags.boxes.empty()) line += " --keys " + flags.keys;
-  if (flags.suggest) line += " --suggest";
-  return line + " --out " + flags.out;
-}
-
 void check_source(const ReportFlags& flags) {
   const bool boxes = !flags.boxes.empty() || flags.paper;
   if (flags.trace.empty() == !boxes) {
@@ -60,10 +48,10 @@ void check_source(const ReportFlags& flags) {
 }
 
 /// Provenance, files, one line or JSON; the exit code.
-int deliver(render::Report report, const std::string& name, const ReportFlags& flags) {
+int deliver(render::Report report, const ReportFlags& flags) {
   auto& provenance = report.page.provenance;
   provenance.emplace_back("program", "assay " ASSAY_VERSION);
-  provenance.emplace_back("command", command_line(name, flags));
+  provenance.emplace_back("command", invocation());
   if (!flags.trace.empty()) {
     provenance.emplace_back("input", flags.trace);
     provenance.emplace_back("sha256", render::sha256_of_file(flags.trace));
@@ -95,7 +83,7 @@ int run_spectrum(ReportFlags& flags) {
     const auto units = reports::trace_spectrum(trace, options);
     render::Report report = reports::spectrum_report(trace, units, options);
     progress.clear();
-    return deliver(std::move(report), "spectrum", flags);
+    return deliver(std::move(report), flags);
   }
   std::vector<std::string> texts = flags.boxes;
   if (flags.paper) texts.insert(texts.end(), kPaperBoxes.begin(), kPaperBoxes.end());
@@ -107,7 +95,7 @@ int run_spectrum(ReportFlags& flags) {
   }
   render::Report report = reports::box_spectrum_report(boxes, results);
   progress.clear();
-  return deliver(std::move(report), "spectrum", flags);
+  return deliver(std::move(report), flags);
 }
 
 int run_stability(const ReportFlags& flags) {
@@ -117,7 +105,7 @@ int run_stability(const ReportFlags& flags) {
     const reports::BoxFinding finding =
         decide_box({flags.boxes.front(), flags.keys, flags.budget, flags.suggest, flags.out});
     render::Report report = reports::box_stability_report(finding);
-    const int code = deliver(report, "stability", flags);
+    const int code = deliver(report, flags);
     if (flags.suggest && !flags.json) {
       fmt::print("suggested mu: {}\n", finding.suggested_mu.value_or("none certified"));
       if (finding.suggested_s) fmt::print("suggested s: {}\n", *finding.suggested_s);
@@ -129,7 +117,7 @@ int run_stability(const ReportFlags& flags) {
   const auto units = reports::trace_stability(trace, {flags.threads, progress.callback()});
   render::Report report = reports::stability_report(trace, units);
   progress.clear();
-  return deliver(std::move(report), "stability", flags);
+  return deliver(std::move(report), flags);
 }
 
 int run_conditioning(const ReportFlags& flags) {
@@ -162,7 +150,7 @@ int run_conditioning(const ReportFlags& flags) {
   render::Report report = reports::conditioning_report("Conditioning of the chunk form of " + title,
                                                        subtitle, units, notes, delta);
   progress.clear();
-  return deliver(std::move(report), "conditioning", flags);
+  return deliver(std::move(report), flags);
 }
 
 constexpr const char* kBoxHelp =

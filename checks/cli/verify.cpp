@@ -138,7 +138,7 @@ Line sample_line(const fs::path& file, const VerifyFlags& flags, const Report& r
     line.failed = true;
     line.more.push_back("the engines disagree at " + *found);
   }
-  for (const DomainNote& note : c.notes) line.more.push_back("note: " + note_text(note));
+  for (const DomainNote& note : c.notes) line.more.push_back("note: " + domain_note_text(note));
   return line;
 }
 

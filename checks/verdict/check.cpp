@@ -50,10 +50,15 @@ bool CheckReport::nothing_ran() const {
 
 void take_declared(const Candidate& candidate, PrecisionModel& model) {
   const auto& own = candidate.info().model;
-  if (!own || model.form_declared) return;
-  model.form = own->form;
-  model.chunk = own->chunk;
-  model.form_declared = own->form_declared;
+  if (!own) return;
+  const bool preset = !model.form_declared;
+  // Which form it computes nobody knows better than the kernel.
+  if (own->form_declared || preset) {
+    model.form = own->form;
+    model.chunk = own->chunk;
+    model.form_declared = own->form_declared;
+  }
+  if (!preset) return;
   model.exp_error = std::max(model.exp_error, own->exp_error);
   model.tanh_error = std::max(model.tanh_error, own->tanh_error);
   model.softplus_error = std::max(model.softplus_error, own->softplus_error);
@@ -77,7 +82,6 @@ Verdict check_case(Candidate& candidate, const CheckCase& c, const PrecisionMode
   judging.threads = request.threads;
   judging.seed = request.seed;
   judging.exact = c.exact;
-  if (candidate.info().model) judging.form = candidate.info().model->form;
   if (result.status == RunStatus::ran) {
     look_for_dirty_hands(candidate, c.valid, model, gradients, judging, result, notes);
   }
@@ -132,7 +136,6 @@ CheckReport check(Candidate& candidate, const PrecisionModel& model, const Check
     for (const CheckCase& c : cases) {
       if (request.only != 0 && c.number != request.only) continue;
       if (done > 0 && now() >= until) break;
-      if (request.interrupted && request.interrupted()) break;
       if (request.progress) {
         request.progress((now() - start) / request.budget_seconds, names[n] + ": " + c.why);
       }

@@ -28,8 +28,6 @@ struct CheckRequest {
   std::function<void(Verdict&, const Evidence&)> observe = {};
   /// Called before every case: share of the budget, what is run.
   std::function<void(double, const std::string&)> progress = {};
-  /// Asked between cases; true stops the campaign, keeping what was found.
-  std::function<bool()> interrupted = {};
 };
 
 struct CheckReport {
@@ -43,8 +41,8 @@ struct CheckReport {
   bool nothing_ran() const;
 };
 
-/// A model that names formats only (a preset) takes form and error bounds of transcendentals from
-/// what the candidate declares; who says nothing gets the bounds of the preset.
+/// The form is the one the candidate declares, if it does. A model that names formats only (a
+/// preset) takes its error bounds of transcendentals too, where they are larger.
 void take_declared(const Candidate& candidate, PrecisionModel& model);
 
 /// One case, run and judged, with the repeat run that looks for non-determinism.

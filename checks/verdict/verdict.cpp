@@ -263,10 +263,8 @@ Expectation expectation_for(const ValidCase& c, const PrecisionModel& model,
               request.threads, result.stored});
   if (request.exact) return expectation;  // where every bit counts no bound is needed
   PrecisionModel declared = model;
-  if (request.form != Form::recurrent || !model.form_declared) {
-    // A form that nobody declared may be any that the operation has.
-    declared.form = request.form != Form::recurrent ? request.form : Form::chunk;
-  }
+  // A form that nobody declared may be any that the operation has.
+  if (!model.form_declared) declared.form = Form::chunk;
   HardBoundRequest hard{request.gradients, request.threads, {}};
   for (const auto& [name, e] : expectation) hard.formats[name] = e.format;
   for (auto& [name, bound] : hard_bound(c, declared, hard)) {

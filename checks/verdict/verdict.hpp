@@ -68,8 +68,6 @@ struct JudgeRequest {
   std::vector<std::string> without = {};  // faults not to be considered as causes
   /// The exact lattice: bit equality is required, no statistics.
   bool exact = false;
-  /// The form that the candidate itself declares, where that differs from the model.
-  Form form = Form::recurrent;
 };
 
 /// What a correct candidate of this model would return, for `judge` and for properties.

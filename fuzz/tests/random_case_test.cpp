@@ -8,7 +8,7 @@ using namespace assay;
 
 TEST_CASE("random cases: every operation has valid ones in every model", "[fuzz]") {
   for (const Operation* operation : operations()) {
-    for (const std::string& name : {"fp32", "bf16"}) {
+    for (const std::string name : {"fp32", "bf16"}) {
       const PrecisionModel model = preset_model(name);
       for (std::uint64_t i = 0; i < 60; ++i) {
         INFO(operation->name() << " " << name << " " << i);
