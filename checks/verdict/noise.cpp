@@ -11,6 +11,8 @@
 namespace assay {
 namespace {
 
+/// The largest of 64 Gaussian numbers exceeds four times their rms once in 250 times.
+constexpr double kHeavyTail = 4;
 /// Left to other orders and forms, whose intermediates may be larger.
 constexpr double kRangeMargin = 4;
 
@@ -42,6 +44,7 @@ NoiseModel noise_model(const PrecisionModel& m, Form form, double tokens) {
   }
   // Within a chunk the order of the tokens is the kernel's own affair.
   if (form == Form::chunk) n.reorder = std::min<double>(m.chunk, tokens) / 6;
+  n.steps = tokens;
   return n;
 }
 
@@ -212,11 +215,15 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
     e.sigma.resize(e.lanes.empty() ? 0 : e.lanes[0].size());
     for (std::size_t i = 0; i < e.sigma.size(); ++i) {
       e.sigma[i] = largest_over_groups(e, [&](std::size_t first, std::size_t last) {
-        double sum = 0;
+        double sum = 0, most = 0;
         for (std::size_t l = first; l < last; ++l) {
-          sum += static_cast<double>(e.lanes[l][i]) * e.lanes[l][i];
+          const double z = e.lanes[l][i];
+          sum += z * z;
+          most = std::max(most, std::fabs(z));
         }
-        return std::sqrt(sum / static_cast<double>(last - first));
+        const double rms = std::sqrt(sum / static_cast<double>(last - first));
+        // Where few lanes make up most of it (products of errors do that), the scale is theirs.
+        return most > kHeavyTail * rms ? most : rms;
       });
     }
   }

@@ -9,8 +9,12 @@
 // The weight multiplies the read, never the write. Backward, with u = scale d_o:
 //   d_g_m = u · S_m^T q     d_q += g_m S_m u     d_S_m += q (g_m u)^T
 //   d_logit_m = g_m (d_g_m - Σ g d_g) for m chosen, 0 otherwise
+//
+// In the chunk form each memory runs the chunk form of its update over those tokens of the chunk
+// that it gets.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -106,6 +110,10 @@ struct Mom {
     for (const char* name : {"scale", "qk_l2norm", "l2norm_eps"}) {
       s.options.push_back(*inner.find_option(name));
     }
+    if (inner.find_option("chunk")) {
+      s.forms = {Form::recurrent, Form::chunk};
+      s.options.push_back(*inner.find_option("chunk"));
+    }
     s.options.push_back({"top_k", OptionType::integer, OptionValue(std::int64_t{2}),
                          "memories selected per token", 1, 65536});
     s.options.push_back({"update", OptionType::string, OptionValue(std::string("gdn")),
@@ -185,13 +193,15 @@ class MomRecurrence : public Recurrence<Real> {
 
   bool splits_columns() const override { return true; }
 
-  /// One slot per selected memory and one for the shared one.
-  std::int64_t saved_size(const Context<Real>& c, std::int64_t) const override {
+  /// One slot per selected memory and one for the shared one; of a chunk, one per memory.
+  std::int64_t saved_size(const Context<Real>& c, std::int64_t count) const override {
+    if (c.form != Form::recurrent) return R_ * update_->chunk_saved_size(c, count);
     return (top_k_ + 1) * update_->saved_size(c);
   }
 
-  void forward(Context<Real>& c, const Block<Real>& x, std::int64_t, Real* state,
+  void forward(Context<Real>& c, const Block<Real>& x, std::int64_t count, Real* state,
                const Block<Real>& out, Real* saved) const override {
+    if (c.form != Form::recurrent) return forward_chunk(c, x, count, state, out, saved);
     const std::int64_t slot = update_->saved_size(c);
     const Routing route = routing(x);
     Real* o = out(0);
@@ -209,9 +219,12 @@ class MomRecurrence : public Recurrence<Real> {
     if (c.readout) la::scale(c.V, scale_, o);
   }
 
-  void adjoint(Context<Real>& c, const Block<Real>& x, std::int64_t, const Real* state_prev,
+  void adjoint(Context<Real>& c, const Block<Real>& x, std::int64_t count, const Real* state_prev,
                const Real* state, const Real* saved, const Block<Real>& d_out, Real* d_state,
                const Block<Real>& d_x) const override {
+    if (c.form != Form::recurrent) {
+      return adjoint_chunk(c, x, count, state_prev, saved, d_out, d_state, d_x);
+    }
     const std::int64_t slot = update_->saved_size(c);
     const Routing route = routing(x);
     Real* u = c.arena->zeros(c.V);
@@ -304,6 +317,127 @@ class MomRecurrence : public Recurrence<Real> {
       }
     }
     return f;
+  }
+
+  /// The tokens of a chunk that one memory gets, one behind the other, as the update's own inputs.
+  struct Segment {
+    std::vector<std::int64_t> steps;
+    std::vector<std::size_t> ranks;  // of the memory among the token's memories
+    std::vector<std::vector<Real>> data;
+    std::vector<LocalInput<Real>> inputs;  // q, then the update's
+    std::int64_t size() const { return static_cast<std::int64_t>(steps.size()); }
+    Block<Real> block() const { return Block<Real>(&inputs, 0); }
+  };
+  Segment segment(Context<Real>& c, const Block<Real>& x, const std::vector<Routing>& routes,
+                  std::int64_t m) const {
+    Segment g;
+    for (std::size_t s = 0; s < routes.size(); ++s) {
+      const std::vector<std::int64_t>& memories = routes[s].memories;
+      const auto found = std::find(memories.begin(), memories.end(), m);
+      if (found == memories.end()) continue;
+      g.steps.push_back(static_cast<std::int64_t>(s));
+      g.ranks.push_back(found - memories.begin());
+    }
+    g.data.resize(1 + layout_.sources.size());
+    for (std::size_t j = 0; j < g.steps.size(); ++j) {
+      const Block<Real> at = x.from(g.steps[j]);
+      const Fields<Real> f = written(c, at, m, routes[g.steps[j]].weights[g.ranks[j]]);
+      g.data[0].insert(g.data[0].end(), at(Mom::q), at(Mom::q) + c.K);
+      for (std::size_t i = 0; i < layout_.sources.size(); ++i) {
+        const std::int64_t width = source_width(x, i, m);
+        if (layout_.sources[i].param && j > 0) continue;
+        g.data[1 + i].insert(g.data[1 + i].end(), f[i], f[i] + width);
+      }
+    }
+    describe(c, x, m, g);
+    return g;
+  }
+  /// Zeros of the same layout, for cotangents.
+  Segment cotangents_like(const Context<Real>& c, const Block<Real>& x, std::int64_t m,
+                          const Segment& given) const {
+    Segment g;
+    g.steps = given.steps;
+    for (const std::vector<Real>& data : given.data) g.data.emplace_back(data.size());
+    describe(c, x, m, g);
+    return g;
+  }
+  void describe(const Context<Real>& c, const Block<Real>& x, std::int64_t m, Segment& g) const {
+    g.inputs = {{g.data[0].data(), c.K, true}};
+    for (std::size_t i = 0; i < layout_.sources.size(); ++i) {
+      g.inputs.push_back({g.data[1 + i].data(), source_width(x, i, m), !layout_.sources[i].param});
+    }
+  }
+  std::int64_t source_width(const Block<Real>& x, std::size_t i, std::int64_t m) const {
+    const MomLayout::Source& source = layout_.sources[i];
+    if (source.param) return x.width(source.mem);
+    return m == M_ ? x.width(source.shared) : x.width(source.mem) / M_;
+  }
+  std::vector<Routing> routings(const Block<Real>& x, std::int64_t count) const {
+    std::vector<Routing> routes;
+    for (std::int64_t s = 0; s < count; ++s) routes.push_back(routing(x, s));
+    return routes;
+  }
+
+  void forward_chunk(Context<Real>& c, const Block<Real>& x, std::int64_t count, Real* state,
+                     const Block<Real>& out, Real* saved) const {
+    const std::vector<Routing> routes = routings(x, count);
+    Real* o = out(0);
+    for (std::int64_t j = 0; c.readout && j < count * c.V; ++j) o[j] = 0;
+    for (std::int64_t m = 0; m < R_; ++m) {
+      const Segment g = segment(c, x, routes, m);
+      if (g.size() == 0) continue;
+      std::vector<Real> parts = load(c, state, m), read(c.readout ? g.size() * c.V : 0);
+      update_->chunk(c, g.block(), g.size(), parts.data(), c.readout ? read.data() : nullptr,
+                     saved + m * update_->chunk_saved_size(c, count));
+      store(c, parts, state, m);
+      for (std::int64_t j = 0; c.readout && j < g.size(); ++j) {
+        const Real& weight = routes[g.steps[j]].weights[g.ranks[j]];
+        la::axpy(c.V, weight, read.data() + j * c.V, o + g.steps[j] * c.V);
+      }
+    }
+    if (c.readout) la::scale(count * c.V, scale_, o);
+  }
+
+  void adjoint_chunk(Context<Real>& c, const Block<Real>& x, std::int64_t count,
+                     const Real* state_prev, const Real* saved, const Block<Real>& d_out,
+                     Real* d_state, const Block<Real>& d_x) const {
+    const std::vector<Routing> routes = routings(x, count);
+    const std::int64_t slot = update_->chunk_saved_size(c, count);
+    std::vector<Real> u(count * c.V);
+    la::axpy(count * c.V, scale_, d_out(0), u.data());
+    std::vector<std::vector<Real>> d_weights(count);
+    for (std::int64_t s = 0; s < count; ++s) d_weights[s].resize(routes[s].chosen.size());
+    for (std::int64_t m = 0; m < R_; ++m) {
+      const Segment g = segment(c, x, routes, m);
+      if (g.size() == 0) continue;
+      const std::vector<Real> before = load(c, state_prev, m);
+      std::vector<Real> after = before, again(slot), read(g.size() * c.V), d_read(g.size() * c.V);
+      update_->chunk(c, g.block(), g.size(), after.data(), read.data(), again.data());
+      for (std::int64_t j = 0; j < g.size(); ++j) {
+        const std::int64_t s = g.steps[j];
+        la::axpy(c.V, routes[s].weights[g.ranks[j]], u.data() + s * c.V, d_read.data() + j * c.V);
+        if (m == M_) continue;
+        la::dot_add(d_weights[s][g.ranks[j]], c.V, u.data() + s * c.V, 1, read.data() + j * c.V, 1);
+      }
+      std::vector<Real> d_parts = load(c, d_state, m);
+      Segment d = cotangents_like(c, x, m, g);
+      update_->chunk_adjoint(c, g.block(), g.size(), before.data(), saved + m * slot, d_read.data(),
+                             d_parts.data(), d.block());
+      store(c, d_parts, d_state, m);
+      for (std::int64_t j = 0; j < g.size(); ++j) {
+        const std::int64_t s = g.steps[j];
+        const Fields<Real> to = fields(d_x, m, s);
+        for (std::int64_t k = 0; k < c.K; ++k) d_x(Mom::q, s)[k] += d.data[0][j * c.K + k];
+        for (std::size_t i = 0; i < layout_.sources.size(); ++i) {
+          if (layout_.sources[i].param && j > 0) continue;
+          const std::int64_t width = source_width(x, i, m);
+          for (std::int64_t k = 0; k < width; ++k) to[i][k] += d.data[1 + i][j * width + k];
+        }
+      }
+    }
+    for (std::int64_t s = 0; s < count; ++s) {
+      logits_adjoint(routes[s], x.from(s), d_weights[s], d_x(Mom::router_logits, s));
+    }
   }
 
   template <class Visit>

@@ -28,13 +28,10 @@ detail::NoiseDraw draw_of(std::uint64_t key) {
 }  // namespace
 
 void Noisy::add_lasting_noise(double gap) {
-  const double u = detail::tls_noise.model.elementwise;
-  // Bits of v that tell such states apart.
-  const int kept = std::clamp(std::ilogb(gap / u) / 2, 0, 52);
-  const auto state = std::bit_cast<std::uint64_t>(std::fabs(v)) >> (52 - kept);
-  const auto draw = draw_of(state * 0x9e3779b97f4a7c15ULL ^ detail::tls_noise_extras.cast_seed);
-  const double size = kUniform * u * v;
-  for (int i = 0; i < kLanes; ++i) d[i] += size * draw[i];
+  const NoiseModel& model = detail::tls_noise.model;
+  const double u = model.elementwise;
+  const double times = std::clamp(std::sqrt(u / gap) / gap, 1.0, std::max(1.0, model.steps));
+  add_noise(std::sqrt(times) * u * magnitude());
 }
 
 namespace la {
@@ -98,7 +95,7 @@ struct Source {
   }
   [[gnu::always_inline]] Cast cast(const Noisy& x) {
     Cast c;
-    if (!casts || x.v == 0) return c;
+    if (!casts || x.magnitude() == 0) return c;
     const double size = std::fabs(x.v);
     if (size > extras.operand_max) {
       std::fill(c.error, c.error + Noisy::kLanes, kInfinite);
@@ -107,6 +104,14 @@ struct Source {
     const double half = std::max(size * model.operand, extras.operand_tiny);
     double noise = 0;
     for (const double d : x.d) noise = std::max(noise, std::fabs(d));
+    if (noise >= size) {
+      // Nothing but errors is left to be cast.
+      const auto draw = next();
+      for (int i = 0; i < Noisy::kLanes; ++i) {
+        c.error[i] = kUniform * model.operand * std::fabs(x.v + x.d[i]) * draw[i];
+      }
+      return c;
+    }
     if (half > extras.operand_tiny && noise < half && representable(x.v, model.operand_bits)) {
       // The candidate's value is close to a number of the format and becomes that number: the cast
       // takes its error away. Another form may not cast it, so half of the lanes keep theirs.
@@ -155,17 +160,24 @@ struct Sum {
   [[gnu::always_inline]] void finish(Noisy& acc, Source& source) const {
     if (count == 0) return;
     const double u = source.model.accumulator, total = acc.v, n = count + (start != 0);
+    const double left = acc.d[0] * acc.d[0];  // where the products cancel to nothing
     const double reversed = count * total * total - 2 * total * linear + squares;
     const double spread = std::max(0.0, products + start * start - total * total / n);
     const double shuffled = n < 3 ? 0 : n / 3 * total * total + (n + 1) / 6 * spread;
     const double sums = std::max({squares, reversed, shuffled});
     const double largest = source.model.largest;
-    const double size = squares > largest * largest
-                            ? kInfinite
-                            : kUniform * u * std::sqrt(products + sums) + count * source.model.tiny;
+    const double size =
+        squares > largest * largest
+            ? kInfinite
+            : kUniform * u * std::sqrt(products + sums + left) + count * source.model.tiny;
     const double shift = -source.extras.bias * linear;
-    const auto draw = source.next();
-    for (int i = 0; i < Noisy::kLanes; ++i) acc.d[i] += size * draw[i] + shift * kGains[i];
+    // The same sum of the same products has the same error, in half of the lanes: see cast.
+    const auto other = source.next();
+    const auto same = draw_of(std::bit_cast<std::uint64_t>(std::fabs(total)) ^ source.run);
+    const double signed_size = std::copysign(size, total);
+    for (int i = 0; i < Noisy::kLanes; ++i) {
+      acc.d[i] += signed_size * (i & 4 ? other[i] : same[i]) + shift * kGains[i];
+    }
   }
 };
 

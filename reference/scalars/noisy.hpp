@@ -38,6 +38,7 @@ struct NoiseModel {
   double largest = std::numeric_limits<double>::infinity();
   /// n/6 for sums of n products that a kernel may take in any order: see sum_variance.
   double reorder = 0;
+  double steps = 1;  // of the recurrence
 };
 
 /// Variance, in units of u²/3, of adding one product to a running sum that is then `sum`. Taken in
@@ -139,10 +140,13 @@ class Noisy {
   /// The rounding of this = x·(1 ± gap), u < gap < ∛u. A state that a gate near 1 multiplies step
   /// after step moves by gap/u spacings each time; what is left over after rounding changes by
   /// gap²/u, which may be near a whole number, and that again by gap³/u: the same error may come
-  /// √(u/gap³) times in a row, while the state stays within a factor 1 ± √(u/gap).
+  /// n = √(u/gap³) times in a row, which independent errors of √n times the size add up to.
   void add_lasting_noise(double gap);
+  /// What is rounded: where values cancel to nothing, the errors that are left.
+  double magnitude() const { return std::fabs(v) + std::fabs(d[0]); }
   Noisy&& rounded() && {
-    if (v != 0) add_noise(detail::tls_noise.model.elementwise * std::fabs(v));
+    const double size = magnitude();
+    if (size != 0) add_noise(detail::tls_noise.model.elementwise * size);
     return static_cast<Noisy&&>(*this);
   }
 
@@ -160,13 +164,14 @@ class Noisy {
     Noisy r;
     r.v = a.v * b.v;
     for (int i = 0; i < kLanes; ++i) r.d[i] = b.v * a.d[i] + (a.v + a.d[i]) * b.d[i];
-    if (r.v == 0) return r;
+    const double size = r.magnitude();
+    if (size == 0) return r;
     const double u = detail::tls_noise.model.elementwise;
     const double gap = std::min(std::fabs(1 - std::fabs(a.v)), std::fabs(1 - std::fabs(b.v)));
     if (gap > u && gap * gap * gap < u) {
       r.add_lasting_noise(gap);
     } else {
-      r.add_noise(u * std::fabs(r.v));
+      r.add_noise(u * size);
     }
     return r;
   }
@@ -287,7 +292,9 @@ struct Functions<Noisy> {
     } else {
       for (int i = 0; i < Noisy::kLanes; ++i) r.d[i] = f(x.v + x.d[i]) - y;
     }
-    if (y != 0 && y != 1) r.add_noise(std::max(error, model().elementwise) * std::fabs(y));
+    if (r.magnitude() != 0 && y != 1) {
+      r.add_noise(std::max(error, model().elementwise) * r.magnitude());
+    }
     return r;
   }
   static void add_product(Noisy& acc, const Noisy& a, const Noisy& b, double sign) {
