@@ -249,7 +249,7 @@ WorkerLink::Answer WorkerLink::lost() {
   } else if (end.signal == SIGKILL) {
     // The system's own way out of a shortage.
     answer.status = RunStatus::out_of_memory;
-    answer.detail = "killed from outside, most likely for lack of memory";
+    answer.detail = std::string(kKilledFromOutside) + ", most likely for lack of memory";
   }
   answer.detail = with_last_line(answer.detail, *child_);
   close();
