@@ -208,7 +208,7 @@ int run_shrink(const ReplayFlags& flags) {
   record.op = subject.given.valid.data.op;
   record.line = case_line(subject.given.valid);
   record.hash = case_hash(subject.given);
-  record.outcome = examiner.examine(subject.given, true);
+  record.outcome = examiner.examine(subject.given, Depth::thorough);
   if (!record.outcome.finding()) {
     fmt::print("nothing to shrink: {} {}\n", verdict_name(record.outcome.signature.kind),
                record.outcome.sentence);
@@ -315,6 +315,11 @@ Command add_shrink(CLI::App& parent) {
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
   return {app, [flags] { return run_shrink(*flags); }};
+}
+
+Command add_corpus(CLI::App& parent) {
+  CLI::App* app = parent.add_subcommand("corpus", "Pinned cases");
+  return {app, [] { return int{kWell}; }};
 }
 
 Command add_merge(CLI::App& parent) {

@@ -25,8 +25,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Every so many numbers get the full verdict with hygiene and properties, whatever the first look
-/// says: what several calls show, and what only all elements together show.
-constexpr std::int64_t kThorough = 16;
+/// says: what only all elements together show. Some more get repeated calls. Both are no multiples
+/// of the number of operations.
+constexpr std::int64_t kThorough = 97, kRepeated = 17;
 /// Findings of one signature that are written down singly; further ones are counted.
 constexpr std::int64_t kListed = 100;
 /// Numbers handed to another process at a time.
@@ -100,7 +101,10 @@ CaseRecord try_case(Examiner& examiner, const Plan& plan, std::int64_t index, Ta
     record.line = planned.line;
     record.classes = planned.classes;
     const bool pinned = planned.phase == Phase::corpus || planned.phase == Phase::past;
-    record.outcome = examiner.examine(planned.given, pinned || index % kThorough == 0);
+    const Depth depth = pinned || index % kThorough == 0 ? Depth::thorough
+                        : index % kRepeated == 0         ? Depth::repeated
+                                                         : Depth::quick;
+    record.outcome = examiner.examine(planned.given, depth);
     if (record.outcome.finding()) record.hash = case_hash(planned.given);
   } catch (const std::exception& error) {
     record.unbuilt = printable(error.what(), 300);

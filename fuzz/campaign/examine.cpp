@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "checks/candidate/hygiene.hpp"
 #include "checks/candidate/worker_link.hpp"
 #include "reference/case/text.hpp"
 
@@ -120,7 +121,7 @@ Outcome Examiner::outcome_of(const Verdict& verdict) const {
   return o;
 }
 
-Outcome Examiner::examine(const CheckCase& c, bool thorough) {
+Outcome Examiner::examine(const CheckCase& c, Depth depth) {
   int lost = 0;
   Outcome o;
   const auto in_full = [&] {
@@ -132,7 +133,7 @@ Outcome Examiner::examine(const CheckCase& c, bool thorough) {
     }
     o = outcome_of(v);
   };
-  if (thorough || c.exact) {
+  if (depth == Depth::thorough || c.exact) {
     in_full();
     o.lost_children = lost;
     return o;
@@ -143,6 +144,14 @@ Outcome Examiner::examine(const CheckCase& c, bool thorough) {
     o = outcome_of(judged(c, result, gradients, false));
     o.lost_children = lost;
     return o;
+  }
+  if (depth == Depth::repeated) {
+    const HygieneReport report = examine_hygiene(*candidate_, c.valid, gradients, model_.atomics);
+    if (!report.findings.empty() || report.broken) in_full();
+    if (o.finding()) {
+      o.lost_children = lost;
+      return o;
+    }
   }
   const Screen first = screen(c.valid, model_, result, gradients, 1);
   if (first.suspicious) {

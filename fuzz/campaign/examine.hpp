@@ -42,6 +42,12 @@ struct Outcome {
   bool finding() const { return is_finding(signature.kind); }
 };
 
+enum class Depth {
+  quick,     // one call and a first look, the full verdict where that is suspicious
+  repeated,  // besides, the calls that show what one does not (checks/candidate/hygiene.hpp)
+  thorough,  // the full verdict with properties, whatever the first look says
+};
+
 class Examiner {
  public:
   /// Throws InputError when the candidate cannot be opened.
@@ -50,8 +56,7 @@ class Examiner {
   const PrecisionModel& model() const { return model_; }
   const CandidateInfo& info() const { return candidate_->info(); }
 
-  /// `thorough`: the full verdict with hygiene and properties, whatever the first look says.
-  Outcome examine(const CheckCase& c, bool thorough);
+  Outcome examine(const CheckCase& c, Depth depth);
 
   /// The verdict that says what is wrong and why; `observe` sees what it was made from.
   Verdict verdict(const CheckCase& c, std::function<void(Verdict&, const Evidence&)> observe = {});

@@ -1,5 +1,9 @@
-// The first look at a result: the double-double truth and eight lanes of rounding noise in place of
-// 64, no filters, no properties. It accuses nobody; what looks suspicious is judged in full.
+// The first look at a result: one evaluation in double that carries eight lanes of rounding noise,
+// in place of 64 lanes, a truth in double-double or balls, filters and properties. It accuses
+// nobody; what looks suspicious is judged in full.
+//
+// Double is enough for a first look at formats of 24 bits and fewer: whatever the condition of the
+// case, its error is 2^-29 of theirs. Models that compute in fp64 are judged in full at once.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +23,8 @@ struct Screen {
 
 /// Suspicious: a tensor that is missing or misshapen, a value that is not finite where the truth
 /// is, an element beyond 5.5 σ, a tensor whose rms is above 1.15 σ, or one whose mean error is
-/// beyond six times what the lanes have. Correct kernels are suspicious once in some tens of cases.
+/// beyond six times what the lanes have. The noise is that of the step-by-step form, which costs
+/// least and is smallest; a kernel that declares chunks gets a second look with theirs.
 Screen screen(const ValidCase& c, const PrecisionModel& model, const RunResult& result,
               bool gradients, std::uint64_t seed);
 

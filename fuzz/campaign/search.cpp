@@ -98,7 +98,7 @@ CaseRecord search(Examiner& examiner, const Plan& plan, const PlannedCase& start
     } catch (const InputError&) {
       continue;  // the trait does not fit the rest
     }
-    Outcome o = examiner.examine(given, target == Target::hard);
+    Outcome o = examiner.examine(given, target == Target::hard ? Depth::thorough : Depth::quick);
     if (o.signature.kind == VerdictKind::unsupported) {
       if (step == 0) record.outcome = o;
       continue;

@@ -50,7 +50,7 @@ class Drawer {
 
   std::int64_t length() {
     const std::int64_t C = model_.chunk, most = limits_.tokens;
-    if (chance(random_, 50)) {
+    if (chance(random_, 40)) {
       classes_["length"] = "around the chunk";
       std::vector<std::int64_t> edges;
       for (std::int64_t t : {std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, C - 1, C, C + 1,
@@ -60,7 +60,8 @@ class Drawer {
       return pick(random_, edges);
     }
     classes_["length"] = "any";
-    return 1 + random_.below(most);
+    // Every order of magnitude as often as the next one: short cases are quick, and most bugs fit.
+    return chance(random_, 70) ? 1 + random_.below(1 + most / 8) : 1 + random_.below(most);
   }
 
   void add(const std::string& part) {
@@ -71,8 +72,9 @@ class Drawer {
     std::string text = "cu=0";
     std::int64_t at = 0;
     const std::int64_t sequences = 1 + random_.below(5);
+    const std::int64_t all = chance(random_, 50) ? 1 + limits_.tokens / 4 : limits_.tokens;
     for (std::int64_t s = 0; s < sequences; ++s) {
-      const std::int64_t room = limits_.tokens - at;
+      const std::int64_t room = all - at;
       at += chance(random_, 25)   ? 0
             : chance(random_, 25) ? std::min<std::int64_t>(1, room)
                                   : random_.below(room + 1);
@@ -84,8 +86,11 @@ class Drawer {
   void shape() {
     const bool pack = schema_.packable && uses('T') && chance(random_, 25);
     classes_["layout"] = pack ? "packed" : "batch";
-    if (!pack && uses('B')) add("B=" + std::to_string(1 + random_.below(3)));
-    if (!pack && uses('T')) add("T=" + std::to_string(length()));
+    const std::int64_t T = !pack && uses('T') ? length() : 0;
+    // Two sequences show what three do; long ones come alone, most of the time.
+    const std::int64_t B = chance(random_, T > 32 ? 75 : 45) ? 1 : 2 + random_.below(2);
+    if (!pack && uses('B')) add("B=" + std::to_string(B));
+    if (!pack && uses('T')) add("T=" + std::to_string(T));
     std::set<char> done = {'B', 'T'};
     for (const DerivedAxis& axis : schema_.derived) done.insert(axis.axis);
     for (const auto& [letter, fixed] : schema_.fixed_axes) done.insert(letter);
@@ -95,10 +100,10 @@ class Drawer {
         if (!done.insert(letter).second) continue;
         std::int64_t n = 1;
         if (letter == schema_.head_axis) {
-          n = heads = pick<std::int64_t>(random_, {1, 2, limits_.heads});
+          n = heads = pick<std::int64_t>(random_, {1, 1, 1, 2, 2, limits_.heads});
         } else if (letter == 'K' || letter == 'V' || letter == 'D' || letter == 'E') {
           n = chance(random_, 20)   ? 1
-              : chance(random_, 30) ? limits_.width
+              : chance(random_, 15) ? limits_.width
                                     : 1 + random_.below(limits_.width);
         } else if (letter == 'M') {
           n = 2 + random_.below(4);  // not fewer than top_k
@@ -199,6 +204,7 @@ class Drawer {
       if (option.type == OptionType::boolean) value = "true";
       if (option.type == OptionType::string && !option.choices.empty()) {
         value = pick(random_, option.choices);
+        recipe_.gates.resize(1);  // another choice may have other gates
       }
       if (option.name == "scale") value = pick<std::string>(random_, {"1", "0.5", "-0.25"});
       if (value.empty()) continue;
