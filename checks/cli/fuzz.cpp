@@ -12,6 +12,7 @@
 #include "checks/output/progress.hpp"
 #include "checks/output/verdict_text.hpp"
 #include "fuzz/campaign/campaign.hpp"
+#include "fuzz/campaign/fault_table.hpp"
 #include "fuzz/campaign/minimal.hpp"
 #include "fuzz/campaign/shrink.hpp"
 #include "reference/case/file_io.hpp"
@@ -27,6 +28,9 @@ struct FuzzFlags {
   FuzzRequest request;
   std::string budget = "60s", shard, phases, target = "z", json, corpus;
   bool no_corpus = false, no_grad = false;
+  bool every_fault = false;
+  std::vector<std::string> faults;
+  std::string markdown, pin;
 };
 
 /// A plug-in's path holds from everywhere.
@@ -87,6 +91,46 @@ int finish(const FuzzReport& report, const std::string& out, const std::string& 
   return report.tally.cases > 0 ? kWell : kUndecided;
 }
 
+int run_every_fault(const FuzzFlags& flags, const FuzzRequest& fuzz) {
+  FaultTableRequest request;
+  request.fuzz = fuzz;
+  request.out = fuzz.out;
+  request.faults = flags.faults;
+  std::error_code error;
+  if (fs::exists(request.out, error) && !fs::is_empty(request.out, error)) {
+    throw InputError(request.out + ": is not empty; every fault needs a fresh folder");
+  }
+  std::vector<FaultRow> rows;
+  {
+    Progress progress("assay fuzz --every-fault");
+    request.progress = progress.callback();
+    rows = fault_table(request);
+  }
+  const Uninterrupted guard;
+  const std::string table = fault_table_markdown(rows);
+  write_file_atomic(request.out + "/faults.json", fault_table_json(rows).dump(1) + "\n");
+  if (!flags.json.empty() && flags.json != "-") {
+    write_file_atomic(flags.json, fault_table_json(rows).dump(1) + "\n");
+  }
+  if (!flags.markdown.empty()) write_file_atomic(flags.markdown, table);
+  std::int64_t missed = 0;
+  for (const FaultRow& row : rows) {
+    missed += !row.found;
+    if (!row.found || flags.pin.empty()) continue;
+    std::string name = row.fault;
+    std::replace(name.begin(), name.end(), '*', '_');
+    std::replace(name.begin(), name.end(), ':', '_');
+    PinnedCase pinned{name, row.minimal, {row.fault}, row.title};
+    write_file_atomic(flags.pin + "/" + name + ".safetensors", pinned_bytes(pinned));
+  }
+  if (flags.json == "-") {
+    print_json(fault_table_json(rows));
+  } else {
+    fmt::print("{}{} of {} faults found\n", table, rows.size() - missed, rows.size());
+  }
+  return missed > 0 ? kFinding : kWell;
+}
+
 int run_fuzz_command(FuzzFlags& flags) {
   FuzzRequest request = flags.request;
   for (const std::string& op : request.operations) find_operation(op);
@@ -105,6 +149,7 @@ int run_fuzz_command(FuzzFlags& flags) {
   if (request.budget_seconds == 0 && request.cases == 0 && request.stop_after == 0) {
     throw InputError("--budget 0 needs --cases or --stop-after, or it would never end");
   }
+  if (flags.every_fault) return run_every_fault(flags, request);
   const std::unique_ptr<Cluster> cluster = join_cluster();
   if (cluster && request.shards > 1) {
     throw InputError("ranks share the cases among themselves; --shard is for runs that do not");
@@ -272,6 +317,11 @@ Command add_fuzz(CLI::App& parent) {
       ->check(CLI::Range(0.1, 86400.0))
       ->capture_default_str();
   app->add_flag("--no-grad", flags->no_grad, "forward only");
+  app->add_flag("--every-fault", flags->every_fault,
+                "a campaign for every fault of the dictionary, until it is found and shrunk");
+  app->add_option("--faults", flags->faults, "these faults only")->delimiter(',');
+  app->add_option("--markdown", flags->markdown, "write the table of faults here");
+  app->add_option("--pin", flags->pin, "write the minimal case of every fault into this folder");
   app->add_option("--json", flags->json, "write the result here too (-: to the terminal)");
   add_threads(*app, r.threads);
   return {app, [flags, app] {

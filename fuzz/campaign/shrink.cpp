@@ -30,6 +30,7 @@ std::vector<char> widths(const ValidCase& c) {
 /// Parts of an axis worth trying, small ones first.
 std::vector<std::pair<std::int64_t, std::int64_t>> parts(std::int64_t n, bool heads) {
   std::vector<std::pair<std::int64_t, std::int64_t>> out;
+  if (n < 2) return out;
   const std::int64_t singles = std::min<std::int64_t>(n, 4);
   for (std::int64_t i = 0; i < singles; ++i) out.push_back({n - 1 - i, 1});
   if (n > 4) out.push_back({0, 1});
