@@ -1,4 +1,4 @@
-// `assay fuzz`, `replay`, `shrink`, `corpus`, `merge`: campaigns and what they leave.
+// `assay fuzz` and `merge`: campaigns.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,14 +7,11 @@
 #include <filesystem>
 
 #include "checks/cli/command.hpp"
-#include "checks/output/failure_folder.hpp"
+#include "checks/cli/subject.hpp"
 #include "checks/output/interrupt.hpp"
 #include "checks/output/progress.hpp"
-#include "checks/output/verdict_text.hpp"
 #include "fuzz/campaign/campaign.hpp"
 #include "fuzz/campaign/fault_table.hpp"
-#include "fuzz/campaign/minimal.hpp"
-#include "fuzz/campaign/shrink.hpp"
 #include "reference/case/file_io.hpp"
 #include "reference/case/text.hpp"
 #include "reference/oracle/registry.hpp"
@@ -32,24 +29,6 @@ struct FuzzFlags {
   std::vector<std::string> faults;
   std::string markdown, pin;
 };
-
-/// A plug-in's path holds from everywhere.
-std::string absolute_spec(const std::string& spec) {
-  std::error_code error;
-  const std::string file = spec.substr(0, spec.rfind('@'));
-  if (!fs::is_regular_file(file, error)) return spec;
-  return fs::absolute(file).string() + spec.substr(file.size());
-}
-
-std::string default_corpus() {
-  std::error_code error;
-  const auto program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  for (const fs::path& place : {fs::path(ASSAY_SOURCE_DIR) / "fuzz/corpus",
-                                program / "../" ASSAY_DATA_DIR "/corpus", program / "corpus"}) {
-    if (fs::is_directory(place, error)) return place.string();
-  }
-  return "";
-}
 
 /// "2/8", from 0; and what test runners say in the environment.
 void take_shard(const std::string& text, FuzzRequest& request) {
@@ -178,103 +157,6 @@ int run_fuzz_command(FuzzFlags& flags) {
   return code;
 }
 
-/// What `replay` and `shrink` are given: a failure folder, a case file or a case line.
-struct Subject {
-  CheckCase given;
-  std::string candidate, model;  // of the folder, if it says so
-  std::string expected;          // its verdict
-};
-
-Subject load_subject(const std::string& text) {
-  std::error_code error;
-  Subject s;
-  if (fs::is_directory(text, error)) {
-    s.given = load_pinned(text + "/case.safetensors", text).given;
-    if (fs::exists(text + "/model.json", error)) s.model = text + "/model.json";
-    for (const std::string& place : {text + "/finding.json", text + "/../../finding.json"}) {
-      if (!fs::exists(place, error)) continue;
-      const Json finding = Json::parse(read_file_bytes(place, 64 << 20), nullptr, false);
-      if (!finding.is_object()) throw InputError(place + ": is no JSON object");
-      s.candidate = finding.value("candidate", "");
-      break;
-    }
-    if (fs::exists(text + "/verdict.json", error)) {
-      const Json verdict =
-          Json::parse(read_file_bytes(text + "/verdict.json", 64 << 20), nullptr, false);
-      if (verdict.is_object() && verdict.contains("verdict") && verdict["verdict"].is_string()) {
-        s.expected = verdict["verdict"];
-      }
-    }
-    return s;
-  }
-  if (text.find(' ') == std::string::npos && looks_like_file(text)) {
-    s.given = load_pinned(text, text).given;
-    return s;
-  }
-  s.given = {build_case(parse_recipe(text)), "case line", false};
-  return s;
-}
-
-struct ReplayFlags {
-  std::string subject, candidate, model, out;
-  std::int64_t steps = 1500;
-  double call_seconds = 10;
-};
-
-Examiner examiner_for(const Subject& subject, const ReplayFlags& flags) {
-  CandidateRequest request;
-  request.spec = !flags.candidate.empty() ? flags.candidate
-                 : subject.candidate.empty() ? "cpu"
-                                             : subject.candidate;
-  request.spec = absolute_spec(request.spec);
-  request.model = flags.model.empty() ? subject.model : flags.model;
-  request.call_seconds = flags.call_seconds;
-  return Examiner(request);
-}
-
-int run_replay(const ReplayFlags& flags) {
-  const Subject subject = load_subject(flags.subject);
-  Examiner examiner = examiner_for(subject, flags);
-  const Verdict verdict = examiner.verdict(subject.given);
-  fmt::print("{}", verdict_text(verdict));
-  if (!subject.expected.empty()) {
-    const std::string now = verdict_name(verdict.kind);
-    fmt::print("{}: {} when it was found, {} now\n",
-               now == subject.expected ? "reproduced" : "NOT REPRODUCED", subject.expected, now);
-  }
-  if (is_finding(verdict.kind)) return kFinding;
-  return verdict.kind == VerdictKind::unsupported ? kUndecided : kWell;
-}
-
-int run_shrink(const ReplayFlags& flags) {
-  const Subject subject = load_subject(flags.subject);
-  Examiner examiner = examiner_for(subject, flags);
-  CaseRecord record;
-  record.op = subject.given.valid.data.op;
-  record.line = case_line(subject.given.valid);
-  record.hash = case_hash(subject.given);
-  record.outcome = examiner.examine(subject.given, Depth::thorough);
-  if (!record.outcome.finding()) {
-    fmt::print("nothing to shrink: {} {}\n", verdict_name(record.outcome.signature.kind),
-               record.outcome.sentence);
-    return record.outcome.signature.kind == VerdictKind::unsupported ? kUndecided : kWell;
-  }
-  KeepRequest keep;
-  keep.folder = flags.out;
-  keep.candidate = flags.candidate.empty() ? subject.candidate : absolute_spec(flags.candidate);
-  if (keep.candidate.empty()) keep.candidate = "cpu";
-  keep.shrink.steps = flags.steps;
-  Shrunk s;
-  {
-    Progress progress("assay shrink");
-    keep.shrink.progress = progress.callback();
-    s = keep_finding(examiner, subject.given, record, keep);
-  }
-  fmt::print("{} [{}]\n{}  {}/{}\n", signature_text(record), record.hash, shrunk_text(s), flags.out,
-             s.folder);
-  return kFinding;
-}
-
 }  // namespace
 
 Command add_fuzz(CLI::App& parent) {
@@ -288,7 +170,8 @@ Command add_fuzz(CLI::App& parent) {
   app->add_flag("--resume", r.resume, "go on with the campaign in that folder");
   app->add_option("--budget", flags->budget, "time for new cases, like 60s, 2m, 8h; 0: no limit")
       ->capture_default_str();
-  app->add_option("--cases", r.cases, "numbers of the plan to try (default: until the time is over)")
+  app->add_option("--cases", r.cases,
+                  "numbers of the plan to try (default: until the time is over)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 50));
   app->add_option("--seed", r.seed, "seed of the cases")->capture_default_str();
   app->add_option("--stop-after", r.stop_after, "end after so many findings")
@@ -331,45 +214,6 @@ Command add_fuzz(CLI::App& parent) {
             }
             return run_fuzz_command(*flags);
           }};
-}
-
-namespace {
-
-void add_replay_options(CLI::App& app, ReplayFlags& flags) {
-  app.add_option("case", flags.subject,
-                 "a failure folder, a case file, or a case line in quotes")
-      ->required();
-  app.add_option("--candidate", flags.candidate, "default: the one that failed, or cpu");
-  app.add_option("--model", flags.model, "default: that of the folder");
-  app.add_option("--time-limit", flags.call_seconds, "seconds after which a call counts as hung")
-      ->check(CLI::Range(0.1, 86400.0))
-      ->capture_default_str();
-}
-
-}  // namespace
-
-Command add_replay(CLI::App& parent) {
-  auto flags = std::make_shared<ReplayFlags>();
-  CLI::App* app = parent.add_subcommand("replay", "One case of a campaign again");
-  add_replay_options(*app, *flags);
-  return {app, [flags] { return run_replay(*flags); }};
-}
-
-Command add_shrink(CLI::App& parent) {
-  auto flags = std::make_shared<ReplayFlags>();
-  flags->out = "assay-shrunk";
-  CLI::App* app = parent.add_subcommand("shrink", "The smallest case that still fails");
-  add_replay_options(*app, *flags);
-  app->add_option("--out", flags->out, "folder to write into")->capture_default_str();
-  app->add_option("--steps", flags->steps, "calls of the candidate at most")
-      ->check(CLI::Range(0, 1000000))
-      ->capture_default_str();
-  return {app, [flags] { return run_shrink(*flags); }};
-}
-
-Command add_corpus(CLI::App& parent) {
-  CLI::App* app = parent.add_subcommand("corpus", "Pinned cases");
-  return {app, [] { return int{kWell}; }};
 }
 
 Command add_merge(CLI::App& parent) {

@@ -207,8 +207,8 @@ class Collector {
     folder_.shrunk(record.index, s);
     if (request_.say) {
       request_.say(fmt::format("{} [{}] {}\n  {}\n{}  {}/{}\n", signature_text(record), record.hash,
-                               record.line, record.outcome.sentence, shrunk_text(s),
-                               folder_.path(), s.folder));
+                               record.line, record.outcome.sentence, shrunk_text(s), folder_.path(),
+                               s.folder));
     }
   }
 
@@ -222,14 +222,13 @@ class Collector {
     folder_.progress(next_, report_.tally, spent());
     saved_ = Clock::now();
     if (request_.progress) {
-      const double of_cases = request_.cases > 0 ? static_cast<double>(next_) /
-                                                       static_cast<double>(request_.cases)
-                                                 : 0;
+      const double of_cases =
+          request_.cases > 0 ? static_cast<double>(next_) / static_cast<double>(request_.cases) : 0;
       const double of_time =
           request_.budget_seconds > 0 ? seconds_since(start_) / request_.budget_seconds : 0;
-      request_.progress(std::min(1.0, std::max(of_cases, of_time)),
-                        fmt::format("{} cases, {} findings", report_.tally.cases,
-                                    report_.tally.findings));
+      request_.progress(
+          std::min(1.0, std::max(of_cases, of_time)),
+          fmt::format("{} cases, {} findings", report_.tally.cases, report_.tally.findings));
     }
   }
 

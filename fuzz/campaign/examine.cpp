@@ -15,8 +15,7 @@ namespace {
 constexpr int kAttempts = 4;
 
 bool killed_from_outside(RunStatus status, const std::string& detail) {
-  return status == RunStatus::out_of_memory &&
-         detail.find(kKilledFromOutside) != std::string::npos;
+  return status == RunStatus::out_of_memory && detail.find(kKilledFromOutside) != std::string::npos;
 }
 
 bool killed_from_outside(const Verdict& v) {

@@ -25,9 +25,7 @@ struct Signature {
   /// "values", "not finite", "bits" (exact case), "shape", "call", "hygiene: stale", "property: …"
   std::string what;
   std::string tensor;  // the first rejected one, outputs before gradients; may be empty
-  bool same_class(const Signature& other) const {
-    return kind == other.kind && what == other.what;
-  }
+  bool same_class(const Signature& other) const { return kind == other.kind && what == other.what; }
 };
 Signature signature_of(const Verdict& verdict);
 

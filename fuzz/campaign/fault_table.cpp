@@ -13,7 +13,8 @@ namespace {
 
 std::string sizes_text(const Shrunk& s) {
   std::vector<std::string> parts;
-  for (const auto& [letter, length] : s.sizes) parts.push_back(letter + "=" + std::to_string(length));
+  for (const auto& [letter, length] : s.sizes)
+    parts.push_back(letter + "=" + std::to_string(length));
   return join(parts, " ");
 }
 
@@ -75,7 +76,7 @@ std::vector<FaultRow> fault_table(const FaultTableRequest& request) {
 std::string larger_than_asked(const FaultRow& row, std::int64_t chunk) {
   std::vector<std::string> parts;
   for (const auto& [letter, length] : row.shrunk.sizes) {
-    const std::int64_t most = letter == "T"                       ? chunk + 2
+    const std::int64_t most = letter == "T"                                     ? chunk + 2
                               : letter == "B" || letter == "H" || letter == "N" ? 1
                                                                                 : 4;
     if (length > most) parts.push_back(letter + "=" + std::to_string(length));
@@ -93,11 +94,10 @@ std::string fault_table_markdown(const std::vector<FaultRow>& rows) {
       continue;
     }
     const Shrunk& s = row.shrunk;
-    text += fmt::format("| `{}` | {:.1f} s, {} cases | {} {}{} | {} | {} | {}{} |\n", row.fault,
-                        row.found_seconds, row.tried, row.record.op, sizes_text(s),
-                        s.edge.empty() ? "" : " (" + s.edge + ")", s.kind,
-                        s.first_bad_t < 0 ? "" : std::to_string(s.first_bad_t), s.steps,
-                        s.capped ? " (cap)" : "");
+    text += fmt::format(
+        "| `{}` | {:.1f} s, {} cases | {} {}{} | {} | {} | {}{} |\n", row.fault, row.found_seconds,
+        row.tried, row.record.op, sizes_text(s), s.edge.empty() ? "" : " (" + s.edge + ")", s.kind,
+        s.first_bad_t < 0 ? "" : std::to_string(s.first_bad_t), s.steps, s.capped ? " (cap)" : "");
   }
   return text;
 }

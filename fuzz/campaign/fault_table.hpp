@@ -21,7 +21,7 @@ struct FaultRow {
 };
 
 struct FaultTableRequest {
-  FuzzRequest fuzz;  // candidate and out are set for every fault
+  FuzzRequest fuzz;                 // candidate and out are set for every fault
   std::vector<std::string> faults;  // empty: all
   std::string out;
   std::function<void(double, const std::string&)> progress = {};

@@ -92,8 +92,8 @@ CampaignFolder::CampaignFolder(const std::string& path, const Json& settings, bo
   }
   contents_.settings = settings;
   if (!there) write_file_atomic(file(path, "campaign.json"), settings.dump(1) + "\n");
-  journal_ = open(file(path, "journal.jsonl").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
-                  0644);
+  journal_ =
+      open(file(path, "journal.jsonl").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (journal_ < 0) {
     close(lock_);
     throw InputError(path + ": cannot write there: " + std::strerror(errno));

@@ -50,8 +50,8 @@ Shrunk keep_finding(Examiner& examiner, const CheckCase& c, const CaseRecord& re
                     const KeepRequest& request) {
   Shrunk s;
   std::int64_t ignored = -1;
-  const Verdict original = judged_into(request.folder + "/failures", examiner, c,
-                                       request.candidate, s.folder, ignored);
+  const Verdict original =
+      judged_into(request.folder + "/failures", examiner, c, request.candidate, s.folder, ignored);
   s.cause = original.cause;
   const auto shows = [&](const CheckCase& smaller) {
     return examiner.shows(smaller, record.outcome.signature);

@@ -111,8 +111,8 @@ PlannedCase Plan::make(std::int64_t index) const {
     p.classes = g.classes;
   } else {
     const auto number = static_cast<std::uint64_t>(beyond(index));
-    RandomRecipe drawn = random_recipe(find_operation(p.op), request_.model, request_.seed, number,
-                                       request_.limits);
+    RandomRecipe drawn =
+        random_recipe(find_operation(p.op), request_.model, request_.seed, number, request_.limits);
     p.recipe = std::move(drawn.recipe);
     p.classes = std::move(drawn.classes);
     p.seed = request_.seed * 0x9E3779B97F4A7C15u + number;

@@ -33,8 +33,8 @@ struct PlannedCase {
   std::string op, line;  // the line reproduces random and grid cases
   CheckCase given;
   CaseClasses classes;
-  CaseRecipe recipe;      // of random cases and where a search starts
-  std::uint64_t seed = 0; // of a search
+  CaseRecipe recipe;       // of random cases and where a search starts
+  std::uint64_t seed = 0;  // of a search
 };
 
 class Plan {

@@ -15,10 +15,10 @@ struct CaseRecord {
   std::int64_t index = 0;
   Phase phase = Phase::random;
   std::string op, line;
-  std::string hash;         // of findings
-  std::string recipe;       // of a finding of a search: the line of its case
-  std::int64_t tried = 1;   // cases (a search tries several)
-  std::string unbuilt;      // why the case could not be made; empty
+  std::string hash;        // of findings
+  std::string recipe;      // of a finding of a search: the line of its case
+  std::int64_t tried = 1;  // cases (a search tries several)
+  std::string unbuilt;     // why the case could not be made; empty
   Outcome outcome;
   CaseClasses classes;
 };
@@ -27,14 +27,14 @@ CaseRecord record_from(const Json& json);
 
 /// A kept finding after it was made small.
 struct Shrunk {
-  std::string folder;  // below the campaign's folder
-  std::string cause;   // what the full verdict blames, may be empty
+  std::string folder;      // below the campaign's folder
+  std::string cause;       // what the full verdict blames, may be empty
   std::string hash, line;  // of the minimal case
   std::string kind;        // its verdict
   std::int64_t steps = 0;
   bool capped = false;
   std::int64_t first_bad_t = -1, t_mod_chunk = -1;
-  std::string edge;  // "T = 65 = 1 x 64 + 1, at the edge of a chunk"
+  std::string edge;                           // "T = 65 = 1 x 64 + 1, at the edge of a chunk"
   std::map<std::string, std::int64_t> sizes;  // of its axes
 };
 Json shrunk_json(const Shrunk& s);

@@ -44,15 +44,15 @@ Json fuzz_json(const FuzzReport& r) {
     }
     json["findings"].push_back(std::move(finding));
   }
-  json["run"] = {{"seconds", r.seconds},
-                 {"cases_per_second",
-                  r.seconds > 0 ? static_cast<double>(r.tally.cases) / r.seconds : 0},
-                 {"first_finding_seconds", r.first_finding},
-                 {"threads", r.threads},
-                 {"processes", r.processes},
-                 {"lost_children", r.lost_children},
-                 {"interrupted", r.signal != 0},
-                 {"resumed", r.resumed}};
+  json["run"] = {
+      {"seconds", r.seconds},
+      {"cases_per_second", r.seconds > 0 ? static_cast<double>(r.tally.cases) / r.seconds : 0},
+      {"first_finding_seconds", r.first_finding},
+      {"threads", r.threads},
+      {"processes", r.processes},
+      {"lost_children", r.lost_children},
+      {"interrupted", r.signal != 0},
+      {"resumed", r.resumed}};
   return json;
 }
 
@@ -64,8 +64,9 @@ std::string fuzz_text(const FuzzReport& r) {
       r.seconds > 0 ? static_cast<double>(t.cases) / r.seconds : 0, r.threads,
       r.threads == 1 ? "" : "s", r.processes > 1 ? fmt::format(" x {} ranks", r.processes) : "");
   text += fmt::format("  {}\n", counts_text(t.by_phase));
-  text += fmt::format("  full verdict in {}, largest z of what passed {:.2f}, largest rms z {:.2f}\n",
-                      t.full, t.max_z, t.max_rms_z);
+  text +=
+      fmt::format("  full verdict in {}, largest z of what passed {:.2f}, largest rms z {:.2f}\n",
+                  t.full, t.max_z, t.max_rms_z);
   for (const auto& [kind, values] : t.mix.counts()) {
     if (kind == "grid" || kind == "phase") continue;
     text += fmt::format("  {}: {}\n", kind, counts_text(values));
@@ -129,8 +130,8 @@ FuzzReport merge_campaigns(const std::vector<std::string>& folders, const std::s
       const fs::path from = fs::path(folder) / s->second.folder;
       const fs::path to = fs::path(out) / s->second.folder;
       fs::copy(from, to, fs::copy_options::recursive | fs::copy_options::overwrite_existing, error);
-      if (error) throw InputError(to.string() + ": cannot copy " + from.string() + ": " +
-                                  error.message());
+      if (error)
+        throw InputError(to.string() + ": cannot copy " + from.string() + ": " + error.message());
     }
   }
   all.settings["merged"] = seen.size();

@@ -60,6 +60,25 @@ Candidates axis_candidates(const ValidCase& c, char axis) {
   return out;
 }
 
+/// Two axes of one length together: what exists for squares only.
+Candidates square_candidates(const ValidCase& c) {
+  Candidates out;
+  const std::vector<char> letters = widths(c);
+  for (std::size_t i = 0; i < letters.size(); ++i) {
+    for (std::size_t j = i + 1; j < letters.size(); ++j) {
+      const char a = letters[i], b = letters[j];
+      if (c.sizes[a] != c.sizes[b]) continue;
+      for (const auto& [first, count] : parts(c.sizes[a], false)) {
+        out.push_back([=](const ValidCase& v) -> std::optional<ValidCase> {
+          const auto half = keep_range(v, a, first, count);
+          return half ? keep_range(*half, b, first, count) : std::nullopt;
+        });
+      }
+    }
+  }
+  return out;
+}
+
 Candidates sequence_candidates(const ValidCase& c) {
   Candidates out;
   if (c.packed()) {
@@ -122,9 +141,8 @@ Candidates tensor_candidates(const ValidCase& c) {
                                        [](double x) { return x == 0 || x == 1; });
       if (level == 1 && already) continue;  // zeros are simpler than ones
       out.push_back([=](const ValidCase& v) {
-        return with_values(v, name, [&](CaseTensor& t) {
-          std::fill(t.values.begin(), t.values.end(), level);
-        });
+        return with_values(
+            v, name, [&](CaseTensor& t) { std::fill(t.values.begin(), t.values.end(), level); });
       });
     }
     const bool open = !std::isfinite(domain.lo) && !std::isfinite(domain.hi);
@@ -163,13 +181,14 @@ class Shrinker {
       changed = exhaust(sequence_candidates) || changed;
       changed = exhaust([](const ValidCase& c) { return axis_candidates(c, 'B'); }) || changed;
       changed = tokens() || changed;
-      changed = exhaust([](const ValidCase& c) {
-        return axis_candidates(c, c.schema.head_axis);
-      }) || changed;
+      changed =
+          exhaust([](const ValidCase& c) { return axis_candidates(c, c.schema.head_axis); }) ||
+          changed;
       for (const char letter : widths(valid())) {
         changed =
             exhaust([&](const ValidCase& c) { return axis_candidates(c, letter); }) || changed;
       }
+      changed = exhaust(square_candidates) || changed;
       changed = exhaust(omission_candidates) || changed;
       if (result_.minimal.exact) continue;
       if (changed) continue;  // numbers are looked at when the shape is small
@@ -209,8 +228,9 @@ class Shrinker {
   template <class Make>
   bool exhaust(Make make) {
     bool any = false;
-    while (!over() && try_first(valid(), [&](ValidCase v) { return accept(std::move(v)); },
-                                make(valid()))) {
+    while (!over() &&
+           try_first(
+               valid(), [&](ValidCase v) { return accept(std::move(v)); }, make(valid()))) {
       any = true;
     }
     return any;
@@ -260,14 +280,13 @@ class Shrinker {
     for (const std::string& name : names) {
       const Domain domain = domain_of_tensor(valid(), name);
       for (std::size_t i = 0; i < valid().data.tensors.at(name).values.size(); ++i) {
-        for (const double level : {0.0, 1.0, nearest_short(
-                                                 valid().data.tensors.at(name).values[i], domain)}) {
+        for (const double level :
+             {0.0, 1.0, nearest_short(valid().data.tensors.at(name).values[i], domain)}) {
           const double now = valid().data.tensors.at(name).values[i];
           if (over()) return;
           if (now == 0 || (now == 1 && level != 0)) break;
           if (!(level >= domain.lo && level <= domain.hi)) continue;
-          auto simpler =
-              with_values(valid(), name, [&](CaseTensor& t) { t.values[i] = level; });
+          auto simpler = with_values(valid(), name, [&](CaseTensor& t) { t.values[i] = level; });
           if (simpler && accept(std::move(*simpler))) break;
         }
       }
@@ -299,6 +318,7 @@ std::vector<ValidCase> smaller_cases(const ValidCase& c) {
   add(axis_candidates(c, 'T'));
   add(axis_candidates(c, c.schema.head_axis));
   for (const char letter : widths(c)) add(axis_candidates(c, letter));
+  add(square_candidates(c));
   add(omission_candidates(c));
   add(tensor_candidates(c));
   return all;
@@ -312,9 +332,12 @@ std::string tile_edges(const ValidCase& c, std::int64_t chunk) {
     if (tile < 2 || n < tile - 1) return false;
     const std::int64_t rest = n % tile;
     if (rest > 1 && rest != tile - 1) return false;
-    edges.push_back(fmt::format("{} = {} = {} x {}{}, at the edge of a {}", axis, n,
-                                (n + 1) / tile, tile,
-                                rest == 1 ? " + 1" : rest == 0 ? "" : " - 1", what));
+    edges.push_back(fmt::format("{} = {} = {} x {}{}, at the edge of a {}", axis, n, (n + 1) / tile,
+                                tile,
+                                rest == 1   ? " + 1"
+                                : rest == 0 ? ""
+                                            : " - 1",
+                                what));
     return true;
   };
   look('T', chunk, "chunk");

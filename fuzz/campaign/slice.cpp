@@ -88,9 +88,8 @@ std::optional<Indices> indices_for(const ValidCase& c, char wanted, char letter,
 
 bool concerns(const ValidCase& c, char wanted, char letter) {
   if (letter == wanted) return true;
-  return std::any_of(c.schema.derived.begin(), c.schema.derived.end(), [&](const DerivedAxis& d) {
-    return d.axis == letter && d.from == wanted;
-  });
+  return std::any_of(c.schema.derived.begin(), c.schema.derived.end(),
+                     [&](const DerivedAxis& d) { return d.axis == letter && d.from == wanted; });
 }
 
 }  // namespace

@@ -17,7 +17,8 @@ class StopSignal {
   static int received();
 
  private:
-  struct sigaction interrupt_ {}, terminate_ {};
+  struct sigaction interrupt_ {
+  }, terminate_{};
 };
 
 }  // namespace assay

@@ -29,8 +29,8 @@ std::vector<fs::path> files_of(const std::string& folder, bool failures) {
     if (error) throw InputError(folder + ": " + error.message());
     if (!failures || at.depth() >= kDeepest) at.disable_recursion_pending();
     const fs::path& path = at->path();
-    const bool wanted = failures ? path.filename() == "case.safetensors"
-                                 : path.extension() == ".safetensors";
+    const bool wanted =
+        failures ? path.filename() == "case.safetensors" : path.extension() == ".safetensors";
     if (wanted && at->is_regular_file(error)) files.push_back(path);
   }
   std::sort(files.begin(), files.end());
@@ -75,7 +75,9 @@ std::vector<PinnedCase> load_failures(const std::string& folder) {
     all.push_back(load_pinned(file.string(), fs::relative(file.parent_path(), folder).string()));
   }
   std::stable_sort(all.begin(), all.end(), [](const PinnedCase& a, const PinnedCase& b) {
-    const auto minimal = [](const PinnedCase& c) { return c.name.find("/minimal/") != c.name.npos; };
+    const auto minimal = [](const PinnedCase& c) {
+      return c.name.find("/minimal/") != c.name.npos;
+    };
     return minimal(a) > minimal(b);
   });
   return all;

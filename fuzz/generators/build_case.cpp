@@ -57,8 +57,10 @@ class Finisher {
   }
 
   void values(CaseTensor& t, Stream& random) const {
-    const double tiny = t.dtype == DType::F16 ? 0x1p-24 : t.dtype == DType::BF16 ? 0x1p-133
-                        : t.dtype == DType::F64 ? 0x1p-1074 : 0x1p-149;
+    const double tiny = t.dtype == DType::F16    ? 0x1p-24
+                        : t.dtype == DType::BF16 ? 0x1p-133
+                        : t.dtype == DType::F64  ? 0x1p-1074
+                                                 : 0x1p-149;
     for (double& x : t.values) {
       if (recipe_.values == "unit") x = random.below(3) == 0 ? 1 : 0;
       if (recipe_.values == "minus-zero" && random.below(2) == 0) x = -0.0;
@@ -153,8 +155,8 @@ class Finisher {
 }  // namespace
 
 const std::vector<std::string>& key_kinds() {
-  static const std::vector<std::string> kinds = {"random",      "zero",       "zero-rows", "repeated",
-                                                 "alternating", "orthogonal", "one-hot"};
+  static const std::vector<std::string> kinds = {
+      "random", "zero", "zero-rows", "repeated", "alternating", "orthogonal", "one-hot"};
   return kinds;
 }
 

@@ -71,11 +71,12 @@ class Grid {
       return;
     }
     const std::vector<std::pair<std::string, std::int64_t>> all = {
-        {"C+1", C_ + 1}, {"C-1", C_ - 1}, {"C", C_}, {"2C+1", 2 * C_ + 1}, {"2C-1", 2 * C_ - 1},
-        {"0", 0},        {"1", 1},        {"2", 2}};
+        {"C+1", C_ + 1},      {"C-1", C_ - 1}, {"C", C_}, {"2C+1", 2 * C_ + 1},
+        {"2C-1", 2 * C_ - 1}, {"0", 0},        {"1", 1},  {"2", 2}};
     for (const auto& [name, T] : all) {
       add("length " + name, {{'T', T}});
-      if (T > 2) add("length " + name + ", log gates", {{'T', T}, {'K', 8}, {'V', 4}}).log_gates = true;
+      if (T > 2)
+        add("length " + name + ", log gates", {{'T', T}, {'K', 8}, {'V', 4}}).log_gates = true;
     }
   }
 
@@ -131,7 +132,8 @@ class Grid {
     add("no optional inputs", {{'T', 9}}).optional_inputs = false;
     for (const OutputSpec& out : schema_.outputs) {
       if (out.integer) continue;
-      add("cotangent of " + out.name + " one-hot", {{'T', C_ + 1}}).cotangents[out.name] = "one-hot";
+      add("cotangent of " + out.name + " one-hot", {{'T', C_ + 1}}).cotangents[out.name] =
+          "one-hot";
       if (schema_.outputs.size() < 2) continue;
       add("cotangent of " + out.name + " absent", {{'T', 12}}).cotangents[out.name] = "absent";
       CaseRecipe& only = add("cotangent of " + out.name + " only", {{'T', C_ + 2}});
@@ -161,7 +163,8 @@ class Grid {
 
   void vectors() {
     for (const std::string& kind : key_kinds()) {
-      const bool keys = schema_.find_input("k") != nullptr || schema_.find_input("k_mem") != nullptr;
+      const bool keys =
+          schema_.find_input("k") != nullptr || schema_.find_input("k_mem") != nullptr;
       if (kind == "random" || !keys) continue;
       add("keys " + kind, {{'T', C_ + 1}}).keys = kind;
     }
@@ -196,8 +199,8 @@ class Grid {
         {96, 16}, {16, 96}, {100, 1}, {1, 100}, {128, 16}, {16, 128}, {256, 9}, {9, 256}};
     const bool two = uses('K') && uses('V');
     for (const auto& [K, V] : pairs) {
-      const std::string name = two ? std::to_string(K) + " x " + std::to_string(V)
-                                   : std::to_string(V);
+      const std::string name =
+          two ? std::to_string(K) + " x " + std::to_string(V) : std::to_string(V);
       const std::int64_t T = std::max(K, V) > 100 ? 3 : 5;
       add("widths " + name, {{'B', 1}, {'T', T}, {'H', 1}, {'N', 1}, {'K', K}, {'V', V}, {'D', V}});
     }

@@ -64,9 +64,7 @@ class Drawer {
     return chance(random_, 70) ? 1 + random_.below(1 + most / 8) : 1 + random_.below(most);
   }
 
-  void add(const std::string& part) {
-    recipe_.shape += (recipe_.shape.empty() ? "" : ",") + part;
-  }
+  void add(const std::string& part) { recipe_.shape += (recipe_.shape.empty() ? "" : ",") + part; }
 
   void packed() {
     std::string text = "cu=0";

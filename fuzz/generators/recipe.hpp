@@ -1,6 +1,7 @@
 // A case as one readable line, from which its tensors are made:
 //
-//   mdn B=1,T=65,H=2,K=8,V=8 bf16 C=64 gates=edge,beta=2 log keys=one-hot cot=s_final:one-hot seed=31
+//   mdn B=1,T=65,H=2,K=8,V=8 bf16 C=64 gates=edge,beta=2 log keys=one-hot cot=s_final:one-hot
+//   seed=31
 //
 // Words may stand in any order after the operation and the shape; what is left out has its default.
 #pragma once
@@ -45,8 +46,8 @@ const std::vector<std::string>& value_kinds();
 /// (nearly), gaps (above 17).
 const std::vector<std::string>& routing_kinds();
 
-/// The line of a recipe, and back: `parse_recipe(recipe_line(r)) == r`. Throws InputError, one line,
-/// for whatever is not such a line; sizes are judged by `build_case` alone.
+/// The line of a recipe, and back: `parse_recipe(recipe_line(r)) == r`. Throws InputError, one
+/// line, for whatever is not such a line; sizes are judged by `build_case` alone.
 std::string recipe_line(const CaseRecipe& recipe);
 CaseRecipe parse_recipe(std::string_view line);
 
