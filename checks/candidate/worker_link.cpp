@@ -22,7 +22,8 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
 constexpr int kProtocol = 1;
-constexpr double kStartSeconds = 120;  // importing a framework and building its caches takes long
+// Importing a framework and building its caches takes longer than a call.
+constexpr double kStartFactor = 2, kShortestStart = 30;
 constexpr int kTickMs = 100;
 constexpr std::size_t kLongestLine = 4 << 20;
 /// With so much of the limit in use, a crash is put down to the lack of memory.
@@ -113,7 +114,7 @@ void WorkerLink::start() {
     }
   }
   const Answer answer =
-      exchange({{"method", "describe"}}, std::max(kStartSeconds, limits_.seconds));
+      exchange({{"method", "describe"}}, std::max(kShortestStart, kStartFactor * limits_.seconds));
   if (answer.status != RunStatus::ran) {
     close();
     throw InputError("the candidate cannot be started: " + answer.detail);

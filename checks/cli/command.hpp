@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -48,6 +49,9 @@ double parse_duration(const std::string& text);
 
 /// Adds --threads, by default all cores.
 void add_threads(CLI::App& app, int& threads);
+
+/// Adds --seed, a whole number from 0 on, with the value given as its default.
+void add_seed(CLI::App& app, std::uint64_t& seed, const std::string& doc);
 
 /// Is this a case file rather than the name of an operation?
 bool looks_like_file(const std::string& text);

@@ -14,6 +14,7 @@
 #include "checks/output/failure_folder.hpp"
 #include "checks/output/interrupt.hpp"
 #include "reference/case/tensor.hpp"
+#include "reference/case/text.hpp"
 
 namespace {
 
@@ -22,7 +23,8 @@ using namespace assay::cli;
 int complain(std::string text, int code) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   while (!text.empty() && text.back() == ' ') text.pop_back();
-  const std::string line = fmt::format("assay: {}\n", text);
+  // A name out of a hostile file must not steer the terminal.
+  const std::string line = fmt::format("assay: {}\n", assay::printable(text, std::string::npos));
   std::fputs(line.c_str(), stderr);
   return code;
 }

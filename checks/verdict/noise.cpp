@@ -1,6 +1,7 @@
 #include "checks/verdict/noise.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "reference/oracle/parallel.hpp"
@@ -95,6 +96,14 @@ void fill_truth(const ValidCase& c, const RunOptions& run, Expectation& expectat
   }
 }
 
+/// SplitMix64: of [0, 1), good from the first number on whatever the seed.
+double next_uniform(std::uint64_t& state) {
+  std::uint64_t x = state += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+  return static_cast<double>((x ^ x >> 31) >> 11) * 0x1p-53;
+}
+
 /// The forms whose roundings a correct candidate may have.
 std::vector<Form> possible_forms(const ValidCase& c, const PrecisionModel& model) {
   const std::vector<Form>& known = c.schema.forms;
@@ -177,30 +186,29 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
   RunOptions run{Form::recurrent, request.gradients, 1, {}};
   run.threads = request.threads;
   fill_truth(c, run, expectation);
-  std::uint64_t random = request.seed * 0x9e3779b97f4a7c15ULL + 12345;
+  std::uint64_t position = 0;  // among all elements of all tensors
   for (auto& [name, e] : expectation) {
     const NumberFormat format = e.format = result_format(c, model, request, name);
     const double u_out = unit_roundoff(format);
     for (std::size_t i = 0; i < e.sigma.size(); ++i) {
-      // Below the normal range the spacing is absolute; beyond the largest number the rounded
-      // truth is infinite, and so may be the candidate's.
+      // Below the normal range the spacing is absolute.
       const double spacing = std::max(u_out * std::fabs(e.truth[i]), smallest_spacing(format));
       // What no operation touched is a copy, and exact where the format holds it: an unselected
       // memory, the state of an empty sequence.
       const bool copied =
           e.sigma[i] == 0 && e.truth_error[i] == 0 && round_to(format, e.truth[i]) == e.truth[i];
       const double out = copied ? 0 : spacing / std::sqrt(3.0);
-      if (std::isinf(round_to(format, e.truth[i]))) {
-        e.truth[i] = round_to(format, e.truth[i]);
-      }
+      // Values that stay equal to the last rounding are rounded alike, opposite ones oppositely.
+      const bool steady = e.sigma[i] < spacing;
+      std::uint64_t random = request.seed * 0x9e3779b97f4a7c15ULL + 12345;
+      random ^=
+          steady ? std::bit_cast<std::uint64_t>(std::fabs(e.truth[i])) & ~0xfffULL : ++position;
+      const double size = std::copysign(std::sqrt(3.0) * out, e.truth[i]);
       e.sigma[i] = std::hypot(e.sigma[i], out);
       for (std::vector<float>& lane : e.lanes) {
         // Uniform, unlike the noise inside, which sums up to something bell-shaped: where this is
         // all there is, the spread of z² must be right too.
-        random ^= random >> 12, random ^= random << 25, random ^= random >> 27;
-        const double uniform =
-            static_cast<double>((random * 0x2545f4914f6cdd1dULL) >> 11) * 0x1p-52;
-        lane[i] += static_cast<float>((uniform - 1) * std::sqrt(3.0) * out);
+        lane[i] += static_cast<float>((2 * next_uniform(random) - 1) * size);
       }
     }
   }

@@ -14,6 +14,29 @@ constinit thread_local NoiseExtras tls_noise_extras;
 
 }  // namespace detail
 
+namespace {
+
+constexpr double kUniform = 0.57735026918962576;  // 1/√3
+
+/// Eight signs that depend on nothing but `key`.
+const double* signs_of(std::uint64_t key) {
+  key = (key ^ key >> 29) * 0xbf58476d1ce4e5b9ULL;
+  key = (key ^ key >> 32) * 0x94d049bb133111ebULL;
+  return detail::kNoiseSigns[key >> 40 & 255];
+}
+
+}  // namespace
+
+void Noisy::add_lasting_noise(double gap) {
+  const double u = detail::tls_noise.model.elementwise;
+  const int kept = std::clamp(std::ilogb(gap / u), 0, 52);  // bits of v that tell such states apart
+  const auto state = std::bit_cast<std::uint64_t>(std::fabs(v)) >> (52 - kept);
+  const double* signs =
+      signs_of(state * 0x9e3779b97f4a7c15ULL ^ detail::tls_noise_extras.cast_seed);
+  const double size = kUniform * u * v;
+  for (int i = 0; i < kLanes; ++i) d[i] += size * signs[i];
+}
+
 namespace la {
 namespace {
 
@@ -31,12 +54,11 @@ bool representable(double x, int bits) {
 // its mean is 0 and its mean square 1.
 constexpr double kGains[Noisy::kLanes] = {1, -1, 1.25, -1.25, 0.75, -0.75, 0.935, -0.935};
 
-constexpr double kUniform = 0.57735026918962576;  // 1/√3
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
+/// The error of casting one operand, by lane.
 struct Cast {
-  double size = 0;
-  const double* signs = detail::kNoiseSigns[0];
+  double error[Noisy::kLanes] = {};
 };
 
 /// Different in every run of lanes, the same for all products of one.
@@ -60,12 +82,11 @@ struct Source {
     acc.v += sign * product;
     const double* signs = next_signs();
     const double variance = product * product * u * u + u * u * acc.v * acc.v;
-    const double wa = x * cast_a.size, wb = y * cast_b.size;
     const double size = product == 0 ? 0 : kUniform * std::sqrt(variance) + model.tiny;
     const double shift = -extras.bias * acc.v;
     for (int i = 0; i < Noisy::kLanes; ++i) {
       acc.d[i] += x * a.d[i] + y * b.d[i] + (size * signs[i] + shift * kGains[i]) +
-                  (wa * cast_a.signs[i] + wb * cast_b.signs[i]);
+                  (x * cast_a.error[i] + y * cast_b.error[i]);
     }
   }
   [[gnu::always_inline]] const double* next_signs() {
@@ -74,18 +95,33 @@ struct Source {
     random ^= random >> 27;
     return detail::kNoiseSigns[(random * 0x2545f4914f6cdd1dULL) >> 40 & 255];
   }
-  /// The error of casting one operand: its size, 0 where the cast is exact, and its signs by lane.
-  Cast cast(const Noisy& x) const {
-    if (!casts || x.v == 0) return {};
+  [[gnu::always_inline]] Cast cast(const Noisy& x) const {
+    Cast c;
+    if (!casts || x.v == 0) return c;
     const double size = std::fabs(x.v);
-    if (size > extras.operand_max) return {kInfinite, detail::kNoiseSigns[0]};
-    const bool fine = size * model.operand < extras.operand_tiny;
-    if (!fine && representable(x.v, model.operand_bits)) return {};
+    if (size > extras.operand_max) {
+      std::fill(c.error, c.error + Noisy::kLanes, kInfinite);
+      return c;
+    }
+    const double half = std::max(size * model.operand, extras.operand_tiny);
+    double noise = 0;
+    for (const double d : x.d) noise = std::max(noise, std::fabs(d));
+    if (half > extras.operand_tiny && noise < half && representable(x.v, model.operand_bits)) {
+      // The candidate's value is close to a number of the format and becomes that number: the cast
+      // takes its error away. Another form may not cast it, so half of the lanes keep theirs.
+      for (int i = 0; i < Noisy::kLanes; ++i) c.error[i] = i & 2 ? -x.d[i] : 0;
+      return c;
+    }
     std::uint64_t hash = std::bit_cast<std::uint64_t>(size) ^ run;
-    hash = (hash ^ hash >> 29) * 0xbf58476d1ce4e5b9ULL;
-    hash = (hash ^ hash >> 32) * 0x94d049bb133111ebULL;
-    const double error = kUniform * std::max(size * model.operand, extras.operand_tiny);
-    return {std::copysign(error, x.v), detail::kNoiseSigns[hash >> 40 & 255]};
+    // Two values are equal to the cast while their errors are far below its spacing.
+    if (noise > half / 8) {
+      hash ^= std::bit_cast<std::uint64_t>(x.d[0]) * 0x9e3779b97f4a7c15ULL;
+      hash ^= std::bit_cast<std::uint64_t>(x.d[1]) * 0xc2b2ae3d27d4eb4fULL;
+    }
+    const double error = std::copysign(kUniform * half, x.v);
+    const double* signs = signs_of(hash);
+    for (int i = 0; i < Noisy::kLanes; ++i) c.error[i] = error * signs[i];
+    return c;
   }
 };
 
@@ -101,9 +137,8 @@ struct Sum {
                                   const Cast& cast_a, const Cast& cast_b, double u) {
     const double product = a.v * b.v, x = sign * b.v, y = sign * a.v;
     acc.v += sign * product;
-    const double wa = x * cast_a.size, wb = y * cast_b.size;
     for (int i = 0; i < Noisy::kLanes; ++i) {
-      acc.d[i] += x * a.d[i] + y * b.d[i] + (wa * cast_a.signs[i] + wb * cast_b.signs[i]);
+      acc.d[i] += x * (a.d[i] + cast_a.error[i]) + y * (b.d[i] + cast_b.error[i]);
     }
     if (product == 0) return;
     products += product * product * u * u;

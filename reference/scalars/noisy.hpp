@@ -12,6 +12,7 @@
 // sums, `elementwise` for everything else. A site's size has the floor `tiny` (underflow).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <concepts>
@@ -95,6 +96,10 @@ class Noisy {
     const double* sign = detail::kNoiseSigns[detail::noise_bits() & 255];
     for (int i = 0; i < kLanes; ++i) d[i] += size * sign[i];
   }
+  /// The rounding of this = x·(1 ± gap), u < gap < √u. A state that a gate near 1 multiplies step
+  /// after step moves by gap/u spacings each time, and what is left over after rounding changes by
+  /// gap²/u only: the same error comes again while the state stays within a factor 1 ± u/gap.
+  void add_lasting_noise(double gap);
   Noisy&& rounded() && {
     if (v != 0) add_noise(detail::tls_noise.model.elementwise * std::fabs(v));
     return static_cast<Noisy&&>(*this);
@@ -111,7 +116,16 @@ class Noisy {
     return combine(a.v - b.v, 1, a, -1, b).rounded();
   }
   friend Noisy operator*(const Noisy& a, const Noisy& b) {
-    return combine(a.v * b.v, b.v, a, a.v, b).rounded();
+    Noisy r = combine(a.v * b.v, b.v, a, a.v, b);
+    if (r.v == 0) return r;
+    const double u = detail::tls_noise.model.elementwise;
+    const double gap = std::min(std::fabs(1 - std::fabs(a.v)), std::fabs(1 - std::fabs(b.v)));
+    if (gap > u && gap * gap < u) {
+      r.add_lasting_noise(gap);
+    } else {
+      r.add_noise(u * std::fabs(r.v));
+    }
+    return r;
   }
   friend Noisy operator/(const Noisy& a, const Noisy& b) {
     const double q = a.v / b.v;
