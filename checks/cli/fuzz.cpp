@@ -25,7 +25,7 @@ struct FuzzFlags {
   FuzzRequest request;
   std::string budget = "60s", shard, phases, target = "z", json, corpus;
   bool no_corpus = false, no_grad = false;
-  bool every_fault = false;
+  bool every_fault = false, threads_given = false;
   std::vector<std::string> faults;
   std::string markdown, pin;
 };
@@ -133,6 +133,7 @@ int run_fuzz_command(FuzzFlags& flags) {
   if (cluster && request.shards > 1) {
     throw InputError("ranks share the cases among themselves; --shard is for runs that do not");
   }
+  if (cluster && !flags.threads_given) request.threads = 1;  // ranks share the cores already
   const bool leads = !cluster || cluster->rank() == 0;
   FuzzReport report;
   {
@@ -173,7 +174,7 @@ Command add_fuzz(CLI::App& parent) {
   app->add_option("--cases", r.cases,
                   "numbers of the plan to try (default: until the time is over)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 50));
-  app->add_option("--seed", r.seed, "seed of the cases")->capture_default_str();
+  add_seed(*app, r.seed, "seed of the cases");
   app->add_option("--stop-after", r.stop_after, "end after so many findings")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 50));
   app->add_option("--phases", flags->phases, "of corpus,past,grid,random,target (all)");
@@ -208,10 +209,7 @@ Command add_fuzz(CLI::App& parent) {
   app->add_option("--json", flags->json, "write the result here too (-: to the terminal)");
   add_threads(*app, r.threads);
   return {app, [flags, app] {
-            // Ranks share the machine already.
-            if (app->count("--threads") == 0 && std::getenv("OMPI_COMM_WORLD_SIZE")) {
-              flags->request.threads = 1;
-            }
+            flags->threads_given = app->count("--threads") > 0;
             return run_fuzz_command(*flags);
           }};
 }

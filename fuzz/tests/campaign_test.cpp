@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "checks/faults/candidate.hpp"
 #include "checks/faults/fault.hpp"
@@ -150,7 +151,7 @@ TEST_CASE("campaign: faults are found and shrunk to what is asked for", "[fuzz]"
 TEST_CASE("screen: rejects every fault that a pinned case shows", "[fuzz]") {
   register_emulated_candidates();
   const PrecisionModel model = preset_model("fp32");
-  std::set<std::string> caught, missed;
+  std::set<std::string> caught;
   for (const PinnedCase& c : load_corpus(std::string(ASSAY_SOURCE_DIR) + "/fuzz/corpus")) {
     for (const std::string& id : c.catches) {
       const auto candidate = make_fault_candidate(id, model);

@@ -3,6 +3,7 @@
 #include <rapidcheck/catch.h>
 
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "checks/output/failure_folder.hpp"
 #include "fuzz/generators/grid.hpp"
