@@ -12,14 +12,14 @@ namespace {
 
 /// Something outside (an operator, a batch system) killed the child: no fault of the candidate's,
 /// and the case must not be lost. A kernel that eats the memory of the machine is killed each time.
-constexpr int kAttempts = 4;
+constexpr int kAttempts = 24;
 
 bool killed_from_outside(RunStatus status, const std::string& detail) {
   return status == RunStatus::out_of_memory && detail.find(kKilledFromOutside) != std::string::npos;
 }
 
 bool killed_from_outside(const Verdict& v) {
-  return v.kind == VerdictKind::out_of_memory &&
+  return (v.kind == VerdictKind::out_of_memory || v.kind == VerdictKind::crashed) &&
          v.sentence.find(kKilledFromOutside) != std::string::npos;
 }
 
@@ -120,6 +120,16 @@ Outcome Examiner::outcome_of(const Verdict& verdict) const {
   return o;
 }
 
+bool Examiner::dirty_hands(const CheckCase& c, bool gradients, int& lost) {
+  HygieneReport report;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    report = examine_hygiene(*candidate_, c.valid, gradients, model_.atomics);
+    if (!report.broken || !killed_from_outside(report.broken->status, report.broken->detail)) break;
+    ++lost;
+  }
+  return report.broken || !report.findings.empty();
+}
+
 Outcome Examiner::examine(const CheckCase& c, Depth depth) {
   int lost = 0;
   Outcome o;
@@ -144,9 +154,8 @@ Outcome Examiner::examine(const CheckCase& c, Depth depth) {
     o.lost_children = lost;
     return o;
   }
-  if (depth == Depth::repeated) {
-    const HygieneReport report = examine_hygiene(*candidate_, c.valid, gradients, model_.atomics);
-    if (!report.findings.empty() || report.broken) in_full();
+  if (depth == Depth::repeated && dirty_hands(c, gradients, lost)) {
+    in_full();
     if (o.finding()) {
       o.lost_children = lost;
       return o;

@@ -65,6 +65,8 @@ class Examiner {
  private:
   Outcome outcome_of(const Verdict& verdict) const;
   RunResult run(const CheckCase& c, bool& gradients, int& lost);
+  /// Do repeated calls show something, or not come back?
+  bool dirty_hands(const CheckCase& c, bool gradients, int& lost);
   Verdict judged(const CheckCase& c, const RunResult& result, bool gradients, bool diagnose) const;
 
   CandidateRequest request_;

@@ -93,12 +93,13 @@ CaseRecord search(Examiner& examiner, const Plan& plan, const PlannedCase& start
       recipe = changed(best, other, random.below(6));
     }
     CheckCase given;
+    Outcome o;
     try {
       given = {build_case(recipe), "target search", false};
+      o = examiner.examine(given, target == Target::hard ? Depth::thorough : Depth::quick);
     } catch (const InputError&) {
-      continue;  // the trait does not fit the rest
+      continue;  // the trait does not fit the rest: a zero key that is to be normalised
     }
-    Outcome o = examiner.examine(given, target == Target::hard ? Depth::thorough : Depth::quick);
     if (o.signature.kind == VerdictKind::unsupported) {
       if (step == 0) record.outcome = o;
       continue;
