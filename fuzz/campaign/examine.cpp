@@ -186,6 +186,14 @@ Verdict Examiner::verdict(const CheckCase& c,
 }
 
 bool Examiner::shows(const CheckCase& c, const Signature& wanted) {
+  try {
+    return shows_unguarded(c, wanted);
+  } catch (const InputError&) {
+    return false;  // no case: a vector of zeros that is to be normalised
+  }
+}
+
+bool Examiner::shows_unguarded(const CheckCase& c, const Signature& wanted) {
   const bool in_values = wanted.what == "values" || wanted.what == "not finite" ||
                          wanted.what == "bits" || wanted.what == "bits or shape";
   if (!in_values && wanted.what != "call") {

@@ -63,6 +63,7 @@ class Examiner {
   bool shows(const CheckCase& c, const Signature& wanted);
 
  private:
+  bool shows_unguarded(const CheckCase& c, const Signature& wanted);
   Outcome outcome_of(const Verdict& verdict) const;
   RunResult run(const CheckCase& c, bool& gradients, int& lost);
   /// Do repeated calls show something, or not come back?
