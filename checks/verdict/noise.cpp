@@ -11,7 +11,21 @@
 namespace assay {
 namespace {
 
-NoiseModel noise_model(const PrecisionModel& m) {
+/// Left to other orders and forms, whose intermediates may be larger.
+constexpr double kRangeMargin = 4;
+
+double largest_number(NumberFormat format) {
+  switch (format) {
+    case NumberFormat::fp64:
+      return std::numeric_limits<double>::max();
+    case NumberFormat::fp16:
+      return 65504;
+    default:
+      return std::numeric_limits<float>::max();
+  }
+}
+
+NoiseModel noise_model(const PrecisionModel& m, Form form, double tokens) {
   NoiseModel n;
   n.operand = std::max(unit_roundoff(m.operand), unit_roundoff(m.accumulator));
   n.operand_bits = 1 - static_cast<int>(std::lround(std::log2(2 * unit_roundoff(m.operand))));
@@ -23,6 +37,11 @@ NoiseModel noise_model(const PrecisionModel& m) {
   n.rsqrt_error = m.rsqrt_error;
   // Kernels may flush subnormals of their arithmetic to zero.
   n.tiny = m.accumulator == NumberFormat::fp64 ? 0x1p-1022 : 0x1p-126;
+  for (const NumberFormat format : {m.accumulator, m.state, m.gate}) {
+    n.largest = std::min(n.largest, largest_number(format) / kRangeMargin);
+  }
+  // Within a chunk the order of the tokens is the kernel's own affair.
+  if (form == Form::chunk) n.reorder = std::min<double>(m.chunk, tokens) / 6;
   return n;
 }
 
@@ -32,8 +51,7 @@ NoiseExtras noise_extras(const PrecisionModel& m, std::uint64_t seed) {
   n.cast_seed = (seed + 1) * 0x9e3779b97f4a7c15ULL;
   if (m.operand == NumberFormat::fp16) {
     n.operand_tiny = 0x1p-25;
-    // A quarter of the range is left to other orders and forms, whose intermediates are larger.
-    n.operand_max = 65504.0 / 4;
+    n.operand_max = largest_number(NumberFormat::fp16) / kRangeMargin;
   }
   return n;
 }
@@ -130,6 +148,28 @@ NumberFormat result_format(const ValidCase& c, const PrecisionModel& model,
   return coarser && unit_roundoff(given) <= unit_roundoff(model.output) ? given : model.final_state;
 }
 
+/// 2 mean²/variance of the lanes' sums of z² are the degrees of freedom of a χ² like them; uniform
+/// errors have more than there are elements.
+double independent_errors(const ExpectedTensor& e) {
+  std::vector<double> sums;
+  for (const std::vector<float>& lane : e.lanes) {
+    double sum = 0;
+    for (std::size_t i = 0; i < lane.size(); ++i) {
+      const double z = e.sigma[i] > 0 && std::isfinite(e.sigma[i]) ? lane[i] / e.sigma[i] : 0;
+      sum += z * z;
+    }
+    sums.push_back(sum);
+  }
+  return -largest_over_groups(e, [&](std::size_t first, std::size_t last) {
+    double sum = 0, squares = 0;
+    for (std::size_t l = first; l < last; ++l) sum += sums[l], squares += sums[l] * sums[l];
+    const double n = static_cast<double>(last - first), mean = sum / n;
+    const double variance = squares / n - mean * mean, most = static_cast<double>(e.truth.size());
+    return -(variance > 0 ? std::clamp(2 * mean * mean / variance, 1.0, std::max(1.0, most))
+                          : most);
+  });
+}
+
 }  // namespace
 
 Expectation expect(const ValidCase& given, const PrecisionModel& model,
@@ -141,11 +181,12 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
   const int runs = request.lanes / Noisy::kLanes;
   const int groups = std::min<int>(runs, static_cast<int>(forms.size()));
   std::vector<Result<Noisy>> results(runs);
-  const NoiseModel noise = noise_model(model);
+  const double tokens = c.sizes.has('T') ? static_cast<double>(c.sizes['T']) : 0;
   parallel_for(runs, request.threads, [&](std::int64_t r) {
-    const NoiseScope scope(noise, request.seed * 1000003 + r);
+    const Form form = forms[r * groups / runs];
+    const NoiseScope scope(noise_model(model, form, tokens), request.seed * 1000003 + r);
     const NoiseExtrasScope more(noise_extras(model, request.seed * 8191 + r));
-    const RunOptions run{forms[r * groups / runs], request.gradients, 1, {}};
+    const RunOptions run{form, request.gradients, 1, {}};
     results[r] = evaluate<Noisy>(lift<Noisy>(c), run);
   });
 
@@ -198,19 +239,22 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
       const bool copied =
           e.sigma[i] == 0 && e.truth_error[i] == 0 && round_to(format, e.truth[i]) == e.truth[i];
       const double out = copied ? 0 : spacing / std::sqrt(3.0);
-      // Values that stay equal to the last rounding are rounded alike, opposite ones oppositely.
-      const bool steady = e.sigma[i] < spacing;
-      std::uint64_t random = request.seed * 0x9e3779b97f4a7c15ULL + 12345;
-      random ^=
-          steady ? std::bit_cast<std::uint64_t>(std::fabs(e.truth[i])) & ~0xfffULL : ++position;
+      // Values that stay equal to the last rounding are rounded alike, opposite ones oppositely;
+      // in half of the lanes, as a last bit may make the difference.
+      const std::uint64_t base = request.seed * 0x9e3779b97f4a7c15ULL + 12345;
+      const std::uint64_t value = std::bit_cast<std::uint64_t>(std::fabs(e.truth[i])) & ~0xfffULL;
+      std::uint64_t own = base ^ ++position << 20;
+      std::uint64_t alike = e.sigma[i] < spacing ? base ^ value : ~own;
       const double size = std::copysign(std::sqrt(3.0) * out, e.truth[i]);
       e.sigma[i] = std::hypot(e.sigma[i], out);
-      for (std::vector<float>& lane : e.lanes) {
-        // Uniform, unlike the noise inside, which sums up to something bell-shaped: where this is
-        // all there is, the spread of z² must be right too.
-        lane[i] += static_cast<float>((2 * next_uniform(random) - 1) * size);
+      for (std::size_t l = 0; l < e.lanes.size(); ++l) {
+        // Uniform, as the noise inside is only where there is little of it: where this is all there
+        // is, the spread of z² must be right too.
+        const double uniform = next_uniform(l & 4 ? own : alike);
+        e.lanes[l][i] += static_cast<float>((2 * uniform - 1) * size);
       }
     }
+    e.independent = independent_errors(e);
   }
   return expectation;
 }

@@ -19,6 +19,7 @@ TensorStatistics statistics(const ExpectedTensor& expected, const std::vector<do
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
   TensorStatistics s;
   s.elements = static_cast<std::int64_t>(values.size());
+  s.independent = expected.independent > 0 ? expected.independent : static_cast<double>(s.elements);
   s.z.resize(values.size());
   double sum_z2 = 0, sum_e2 = 0, sum_t2 = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -18,23 +18,23 @@ namespace {
 
 constexpr double kUniform = 0.57735026918962576;  // 1/√3
 
-/// Eight signs that depend on nothing but `key`.
-const double* signs_of(std::uint64_t key) {
+/// A draw that depends on nothing but `key`.
+detail::NoiseDraw draw_of(std::uint64_t key) {
   key = (key ^ key >> 29) * 0xbf58476d1ce4e5b9ULL;
   key = (key ^ key >> 32) * 0x94d049bb133111ebULL;
-  return detail::kNoiseSigns[key >> 40 & 255];
+  return detail::NoiseDraw(key >> 40);
 }
 
 }  // namespace
 
 void Noisy::add_lasting_noise(double gap) {
   const double u = detail::tls_noise.model.elementwise;
-  const int kept = std::clamp(std::ilogb(gap / u), 0, 52);  // bits of v that tell such states apart
+  // Bits of v that tell such states apart.
+  const int kept = std::clamp(std::ilogb(gap / u) / 2, 0, 52);
   const auto state = std::bit_cast<std::uint64_t>(std::fabs(v)) >> (52 - kept);
-  const double* signs =
-      signs_of(state * 0x9e3779b97f4a7c15ULL ^ detail::tls_noise_extras.cast_seed);
+  const auto draw = draw_of(state * 0x9e3779b97f4a7c15ULL ^ detail::tls_noise_extras.cast_seed);
   const double size = kUniform * u * v;
-  for (int i = 0; i < kLanes; ++i) d[i] += size * signs[i];
+  for (int i = 0; i < kLanes; ++i) d[i] += size * draw[i];
 }
 
 namespace la {
@@ -70,7 +70,8 @@ struct Source {
   std::uint64_t random = detail::tls_noise.random;
   NoiseExtras extras = detail::tls_noise_extras;
   // Casts of equal values have equal errors, of opposite values opposite ones: keys that come
-  // again add up.
+  // again add up. But what is equal but for its last bits may be on two sides of a rounding
+  // boundary, and another form casts other values: in half of the lanes all casts are independent.
   std::uint64_t run = detail::tls_noise.model.operand_bits * 0x9e3779b97f4a7c15ULL ^ cast_seed();
   bool casts = model.operand > model.accumulator;
   ~Source() { detail::tls_noise.random = random; }
@@ -78,24 +79,24 @@ struct Source {
   [[gnu::always_inline]] void multiply_add(Noisy& acc, const Noisy& a, const Noisy& b, double sign,
                                            const Cast& cast_a, const Cast& cast_b) {
     const double product = a.v * b.v, u = model.accumulator;
-    const double x = sign * b.v, y = sign * a.v;
     acc.v += sign * product;
-    const double* signs = next_signs();
-    const double variance = product * product * u * u + u * u * acc.v * acc.v;
-    const double size = product == 0 ? 0 : kUniform * std::sqrt(variance) + model.tiny;
+    const auto draw = next();
+    const double variance = sum_variance(product, acc.v, model.reorder);
+    double size = product == 0 ? 0 : kUniform * u * std::sqrt(variance) + model.tiny;
+    if (std::fabs(acc.v) > model.largest) size = kInfinite;
     const double shift = -extras.bias * acc.v;
     for (int i = 0; i < Noisy::kLanes; ++i) {
-      acc.d[i] += x * a.d[i] + y * b.d[i] + (size * signs[i] + shift * kGains[i]) +
-                  (x * cast_a.error[i] + y * cast_b.error[i]);
+      const double da = a.d[i] + cast_a.error[i], db = b.d[i] + cast_b.error[i];
+      acc.d[i] += sign * (b.v * da + (a.v + da) * db) + (size * draw[i] + shift * kGains[i]);
     }
   }
-  [[gnu::always_inline]] const double* next_signs() {
+  [[gnu::always_inline]] detail::NoiseDraw next() {
     random ^= random >> 12;
     random ^= random << 25;
     random ^= random >> 27;
-    return detail::kNoiseSigns[(random * 0x2545f4914f6cdd1dULL) >> 40 & 255];
+    return detail::NoiseDraw((random * 0x2545f4914f6cdd1dULL) >> 40);
   }
-  [[gnu::always_inline]] Cast cast(const Noisy& x) const {
+  [[gnu::always_inline]] Cast cast(const Noisy& x) {
     Cast c;
     if (!casts || x.v == 0) return c;
     const double size = std::fabs(x.v);
@@ -119,29 +120,33 @@ struct Source {
       hash ^= std::bit_cast<std::uint64_t>(x.d[1]) * 0xc2b2ae3d27d4eb4fULL;
     }
     const double error = std::copysign(kUniform * half, x.v);
-    const double* signs = signs_of(hash);
-    for (int i = 0; i < Noisy::kLanes; ++i) c.error[i] = error * signs[i];
+    const auto same = draw_of(hash), other = next();
+    for (int i = 0; i < Noisy::kLanes; ++i) c.error[i] = error * (i & 4 ? other[i] : same[i]);
     return c;
   }
 };
 
-/// One sum of products whose order is the kernel's own affair: its noise is that of the order given
-/// or of the reverse, whichever is larger. With partial sums S_1 … S_n = P these are u² Σ S_i² and
-/// u² Σ (P - S_i)².
+/// One sum of products whose order is the kernel's own affair: its noise is that of the order
+/// given, of the reverse or of a random one, whichever is largest. With partial sums S_0 … S_n = P
+/// of products p these are u² Σ S_i², u² Σ (P - S_i)² and u² times the mean over all orders, (n/3)
+/// P² + ((n + 1)/6) (Σ p² - P²/n), with what was there before as one of the p.
 struct Sum {
-  double products = 0;             // variance of the products
+  double start = 0;                // what was there before
+  double products = 0;             // Σ p²
   double linear = 0, squares = 0;  // Σ S_i, Σ S_i²
   double count = 0;                // of products that are not 0
 
   [[gnu::always_inline]] void add(Noisy& acc, const Noisy& a, const Noisy& b, double sign,
-                                  const Cast& cast_a, const Cast& cast_b, double u) {
-    const double product = a.v * b.v, x = sign * b.v, y = sign * a.v;
+                                  const Cast& cast_a, const Cast& cast_b) {
+    const double product = a.v * b.v;
+    if (count == 0) start = acc.v;
     acc.v += sign * product;
     for (int i = 0; i < Noisy::kLanes; ++i) {
-      acc.d[i] += x * (a.d[i] + cast_a.error[i]) + y * (b.d[i] + cast_b.error[i]);
+      const double da = a.d[i] + cast_a.error[i], db = b.d[i] + cast_b.error[i];
+      acc.d[i] += sign * (b.v * da + (a.v + da) * db);
     }
     if (product == 0) return;
-    products += product * product * u * u;
+    products += product * product;
     linear += acc.v;
     squares += acc.v * acc.v;
     count += 1;
@@ -149,13 +154,18 @@ struct Sum {
 
   [[gnu::always_inline]] void finish(Noisy& acc, Source& source) const {
     if (count == 0) return;
-    const double u = source.model.accumulator, total = acc.v;
+    const double u = source.model.accumulator, total = acc.v, n = count + (start != 0);
     const double reversed = count * total * total - 2 * total * linear + squares;
-    const double variance = products + u * u * std::max(squares, reversed);
-    const double size = kUniform * std::sqrt(variance) + count * source.model.tiny;
+    const double spread = std::max(0.0, products + start * start - total * total / n);
+    const double shuffled = n < 3 ? 0 : n / 3 * total * total + (n + 1) / 6 * spread;
+    const double sums = std::max({squares, reversed, shuffled});
+    const double largest = source.model.largest;
+    const double size = squares > largest * largest
+                            ? kInfinite
+                            : kUniform * u * std::sqrt(products + sums) + count * source.model.tiny;
     const double shift = -source.extras.bias * linear;
-    const double* signs = source.next_signs();
-    for (int i = 0; i < Noisy::kLanes; ++i) acc.d[i] += size * signs[i] + shift * kGains[i];
+    const auto draw = source.next();
+    for (int i = 0; i < Noisy::kLanes; ++i) acc.d[i] += size * draw[i] + shift * kGains[i];
   }
 };
 
@@ -165,7 +175,7 @@ ASSAY_CLONES void dot(Noisy& acc, long n, const Noisy* x, long incx, const Noisy
   Sum sum;
   for (long i = 0; i < n; ++i) {
     const Noisy &a = x[i * incx], &b = y[i * incy];
-    sum.add(acc, a, b, sign, source.cast(a), source.cast(b), source.model.accumulator);
+    sum.add(acc, a, b, sign, source.cast(a), source.cast(b));
   }
   sum.finish(acc, source);
 }
@@ -179,7 +189,7 @@ ASSAY_CLONES void gemv_t(long rows, long cols, const Noisy* S, const Noisy* x, N
     const Cast cast = source.cast(x[i]);
     for (long j = 0; j < cols; ++j) {
       const Noisy& s = S[i * cols + j];
-      sums[j].add(out[j], s, x[i], sign, source.cast(s), cast, source.model.accumulator);
+      sums[j].add(out[j], s, x[i], sign, source.cast(s), cast);
     }
   }
   for (long j = 0; j < cols; ++j) sums[j].finish(out[j], source);
