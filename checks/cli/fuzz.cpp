@@ -196,6 +196,9 @@ Command add_fuzz(CLI::App& parent) {
   app->add_option("--shrink-steps", r.shrink_steps, "calls of the candidate to shrink one finding")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
+  app->add_option("--shrink-seconds", r.shrink_seconds, "and the time for it")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str();
   app->add_option("--time-limit", r.candidate.call_seconds,
                   "seconds after which a call counts as hung")
       ->check(CLI::Range(0.1, 86400.0))

@@ -60,6 +60,7 @@ int run_shrink(const ReplayFlags& flags) {
   keep.candidate = flags.candidate.empty() ? subject.candidate : absolute_spec(flags.candidate);
   if (keep.candidate.empty()) keep.candidate = "cpu";
   keep.shrink.steps = flags.steps;
+  keep.shrink.seconds = 600;
   Shrunk s;
   {
     Progress progress("assay shrink");

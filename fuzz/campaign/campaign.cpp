@@ -326,6 +326,7 @@ class Worker {
     keep.folder = request_.out;
     keep.candidate = request_.candidate.spec;
     keep.shrink.steps = request_.shrink_steps;
+    keep.shrink.seconds = request_.shrink_seconds;
     keep.shrink.stop = [] { return StopSignal::received() != 0; };
     collector_.done(record, keep_finding(examiner, case_of(plan_, record), record, keep));
   }

@@ -26,6 +26,9 @@ struct FuzzRequest {
   std::int64_t stop_after = 0;         // findings; 0: never
   int keep = 1;                        // folders for each signature
   std::int64_t shrink_steps = 1500;
+  /// Of one shrink: for kernels that hang or are slow. Whoever reaches it may end elsewhere on
+  /// another machine.
+  double shrink_seconds = 300;
   int threads = 1;
   std::string out = "assay-fuzz";
   bool resume = false;

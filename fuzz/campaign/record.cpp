@@ -121,6 +121,10 @@ Json shrunk_json(const Shrunk& s) {
 Shrunk shrunk_from(const Json& json) {
   Shrunk s;
   s.folder = json.at("folder");
+  // Journals come from other machines, and folders are copied.
+  if (s.folder.rfind("failures/", 0) != 0 || s.folder.find("..") != std::string::npos) {
+    throw InputError("folder " + quote_name(s.folder) + ": must be below failures/");
+  }
   s.cause = json.at("cause");
   s.hash = json.at("hash");
   s.line = json.at("line");

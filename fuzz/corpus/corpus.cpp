@@ -18,6 +18,7 @@ constexpr const char* kWhy = "assay.corpus.why";
 constexpr int kDeepest = 4;
 /// Pinned cases are small; whoever pins a large one learns it here.
 constexpr std::uint64_t kLargest = 64 << 20;
+constexpr std::int64_t kMostElements = 1 << 24;
 
 std::vector<fs::path> files_of(const std::string& folder, bool failures) {
   std::error_code error;
@@ -58,6 +59,13 @@ PinnedCase load_pinned(const std::string& path, const std::string& name) {
   const bool exact = says_exact(data);
   const Schema schema = find_operation(data.op).schema(&data);
   pinned.given = {validate(std::move(data), schema), "pinned", exact};
+  // A few bytes can ask for a large result: no tokens, and states of any width.
+  for (const OutputSpec& out : pinned.given.valid.schema.outputs) {
+    if (element_count(pinned.given.valid.output_shape(out)) > kMostElements) {
+      throw InputError(path + ": '" + out.name +
+                       "' has more than 2^24 elements, which is no case to pin");
+    }
+  }
   return pinned;
 }
 

@@ -205,6 +205,10 @@ def hostile(work):
     with open(work / "bad" / "journal.jsonl", "a") as journal:
         journal.write('{"found": {"index": "x"}}\n')
     refused("fuzz", *options, "--out", work / "bad", "--resume", says="journal.jsonl line")
+    run("fuzz", *options, "--out", work / "away", expect=1)
+    journal = work / "away" / "journal.jsonl"
+    journal.write_text(journal.read_text().replace("failures/", "failures/../../"))
+    refused("merge", work / "away", "--out", work / "m", says="must be below failures/")
     done = run("fuzz", *options, "--keep", 0, "--out", work / "full",
                prefix=["bash", "-c", 'ulimit -f 6; exec "$@"', "-"], expect=3)
     check("cannot write" in done.stderr, f"a full disk is said: {done.stderr}")
