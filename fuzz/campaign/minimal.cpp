@@ -89,8 +89,7 @@ std::string shrunk_text(const Shrunk& s) {
     text += fmt::format("  first bad t = {}, t mod chunk = {}; {}\n", s.first_bad_t, s.t_mod_chunk,
                         s.edge.empty() ? "not at a tile edge" : s.edge);
   } else {
-    text += fmt::format("  wrong only where there is no time axis; {}\n",
-                        s.edge.empty() ? "not at a tile edge" : s.edge);
+    text += fmt::format("  no first bad t; {}\n", s.edge.empty() ? "not at a tile edge" : s.edge);
   }
   if (!s.cause.empty()) text += "  " + s.cause + "\n";
   return text;

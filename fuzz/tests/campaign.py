@@ -1,6 +1,6 @@
 """Campaigns as a user runs them: killed, interrupted, crowded, under MPI, with hostile input.
 
-usage: campaign.py ASSAY {mpi|kills|resume|interrupt|hostile}
+usage: campaign.py ASSAY {planted|mpi|kills|resume|interrupt|hostile}
 Exit 77: skipped, with the reason.
 """
 
@@ -15,6 +15,7 @@ import tempfile
 import time
 
 ASSAY = os.path.abspath(sys.argv[1])
+PLUGINS = pathlib.Path(ASSAY).with_name("test_plugins")
 COMMON = ["--no-corpus", "--shrink-steps", "60", "--threads", "2"]
 
 
@@ -62,6 +63,30 @@ def check(holds, what):
         sys.exit(f"FAILED: {what}")
 
 
+def planted(work):
+    """Kernels with one misbehaviour each, which shows at T = 5 alone: found, named, shrunk."""
+    for name, verdict, what in [
+        ("segfault", "CRASHED", "call"),
+        ("hang", "TIMEOUT", "call"),
+        ("after", "WRONG", "hygiene: written outside"),
+        ("unwritten", "WRONG", "hygiene: not written"),
+        ("random", "WRONG", "values"),
+        ("strides", "WRONG", "hygiene: strides ignored"),
+    ]:
+        limit = 1 if name == "hang" else 60
+        done = run("fuzz", "--candidate", PLUGINS / f"{name}.so", "--cases", 60, "--budget", 0,
+                   "--stop-after", 1, "--time-limit", limit, "--out", work / name,
+                   "--no-corpus", "--shrink-steps", 12 if name == "hang" else 60, expect=1)
+        finding = result(work / name)[1]["findings"][0]
+        check((finding["verdict"], finding["what"]) == (verdict, what), f"{name}: {finding}")
+        check(finding["shrunk"]["verdict"] == verdict, f"{name}: shrinking keeps the verdict")
+        wanted = 5 if name != "strides" else 1
+        check(finding["shrunk"]["sizes"]["T"] == wanted, f"{name}: T = {wanted}")
+        check("minimal: " in done.stdout, "the minimal case is printed")
+    done = run("fuzz", "--candidate", PLUGINS / "correct.so", "--cases", 60, "--budget", 0,
+               "--no-corpus", "--out", work / "correct", expect=0)
+
+
 def mpi(work):
     mpirun = shutil.which("mpirun")
     if not mpirun or not pathlib.Path(ASSAY).with_name("assay_mpi.so").exists():
@@ -80,10 +105,17 @@ def mpi(work):
         check(what["tally"]["findings"] > 5, "some findings")
         whole = whole or what
         check(what == whole, f"{ranks} ranks find the same as one")
-    # A candidate that crashes on any rank.
     out = work / "alone"
     run("fuzz", *options, *COMMON, "--out", out, expect=1)
     check(result(out)[1] == whole, "the same without MPI")
+    # A candidate that crashes, on whatever rank it does.
+    crashing = ["--candidate", PLUGINS / "segfault.so", "--cases", 60, "--budget", 0, *shared]
+    run("fuzz", *crashing, "--out", work / "crashes1", expect=1)
+    run("fuzz", *crashing, "--out", work / "crashes2", expect=1, environment=environment,
+        prefix=[mpirun, "-n", "2", "--oversubscribe"])
+    crashes = result(work / "crashes1")[1]
+    check(crashes["tally"]["verdicts"]["CRASHED"] >= 5, "crashes are found")
+    check(result(work / "crashes2")[1] == crashes, "the same crashes on two ranks")
     # Nobody waits for ever when a campaign cannot start.
     done = run("fuzz", *options, "--out", out, prefix=[mpirun, "-n", "2", "--oversubscribe"],
                environment=environment)
@@ -217,6 +249,6 @@ def hostile(work):
 
 
 with tempfile.TemporaryDirectory(prefix="assay-campaign-") as folder:
-    {"mpi": mpi, "kills": kills, "resume": resume, "interrupt": interrupt, "hostile": hostile}[
+    {"planted": planted, "mpi": mpi, "kills": kills, "resume": resume, "interrupt": interrupt, "hostile": hostile}[
         sys.argv[2]
     ](pathlib.Path(folder))

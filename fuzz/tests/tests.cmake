@@ -1,9 +1,12 @@
 # Campaigns as a user runs them.
-foreach(name mpi kills resume interrupt hostile)
+foreach(name planted mpi kills resume interrupt hostile)
   add_test(NAME fuzz/campaign_${name}
     COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/tests/campaign.py
       $<TARGET_FILE:assay_program> ${name})
   set_tests_properties(fuzz/campaign_${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+endforeach()
+foreach(plugin correct segfault hang after unwritten random strides)
+  add_dependencies(fuzz_tests test_plugin_${plugin})
 endforeach()
 add_test(NAME fuzz/corpus_run
   COMMAND assay_program corpus run --candidate cpu --faults)
