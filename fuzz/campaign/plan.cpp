@@ -86,7 +86,7 @@ std::string Plan::operation(std::int64_t index) const {
     default: {
       const auto n = static_cast<std::int64_t>(request_.operations.size());
       // A step of 40 numbers must not meet the same operations again and again.
-      const bool search = phase(index) == Phase::target;
+      const bool search = random_ && phase(index) == Phase::target;
       return request_.operations[(search ? beyond(index) / kSearchEvery : beyond(index)) % n];
     }
   }
