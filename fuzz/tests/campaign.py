@@ -151,7 +151,7 @@ def kills(work):
 
 def resume(work):
     """kill -9 in the middle; then on with --resume."""
-    options = ["gdn", "delta", "--candidate", "fault:*.tail_unwritten", "--cases", 400,
+    options = ["gdn", "delta", "--candidate", "fault:*.tail_unwritten", "--cases", 150,
                "--budget", 0, *COMMON]
     run("fuzz", *options, "--out", work / "whole", expect=1)
     process = subprocess.Popen(

@@ -44,7 +44,7 @@ FuzzRequest request(const std::string& candidate, const std::string& out, std::i
   r.budget_seconds = 0;
   r.threads = 2;
   r.out = out;
-  r.shrink_steps = 300;
+  r.shrink_steps = 100;
   return r;
 }
 

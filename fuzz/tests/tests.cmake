@@ -56,7 +56,7 @@ foreach(name safetensors case_line protocol)
   # New inputs go into the build folder; seeds stand in the source tree.
   file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/self/found/${name})
   add_test(NAME fuzz/self_${name}
-    COMMAND ${program} -max_total_time=4 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
+    COMMAND ${program} -max_total_time=3 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1
       -artifact_prefix=${CMAKE_CURRENT_BINARY_DIR}/self/ -seed=1
       ${CMAKE_CURRENT_BINARY_DIR}/self/found/${name} ${self_dir}/seeds/${name})
   set_tests_properties(fuzz/self_${name} PROPERTIES TIMEOUT 60)
