@@ -35,6 +35,11 @@ Command add_validation(CLI::App& report);  // below `report`
 Command add_prove(CLI::App& parent);
 Command add_verify_cert(CLI::App& parent);
 Command add_verify(CLI::App& parent);
+Command add_fuzz(CLI::App& parent);
+Command add_replay(CLI::App& parent);
+Command add_shrink(CLI::App& parent);
+Command add_merge(CLI::App& parent);
+Command add_corpus(CLI::App& parent);
 
 /// The command line as it was typed, for reports.
 std::string& invocation();

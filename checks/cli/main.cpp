@@ -37,8 +37,9 @@ int run(int argc, char** argv) {
       "Exit: 0 all well, 1 a finding, 2 bad usage or input, 3 could not decide or nothing could "
       "run.");
   const std::vector<Command> commands = {
-      add_list(app),  add_gen(app),    add_eval(app),  add_gradcheck(app),   add_check(app),
-      add_judge(app), add_report(app), add_prove(app), add_verify_cert(app), add_verify(app)};
+      add_list(app),  add_gen(app),    add_eval(app),   add_gradcheck(app),   add_check(app),
+      add_judge(app), add_report(app), add_prove(app),  add_verify_cert(app), add_verify(app),
+      add_fuzz(app),  add_replay(app), add_shrink(app), add_merge(app),       add_corpus(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

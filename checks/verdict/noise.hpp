@@ -58,7 +58,7 @@ struct ExpectationRequest {
   /// Dtypes of what a candidate handed over: a final state coarser than the model's is judged as
   /// stored (the storage is the caller's choice, the arithmetic is not).
   std::map<std::string, DType> stored = {};
-  bool lanes_only = false;  // no truth, no σ, no rounding of the results
+  bool lanes_only = false;  // truth in double without a bound, no σ, no rounding of the results
 };
 
 /// Truth by double-double with its error bound (balls where that is too wide), error scale by
