@@ -12,6 +12,13 @@ namespace assay::cuda {
 namespace {
 
 constexpr int kMaxTensorsOfCall = 64;
+#if defined(ASSAY_CUDA_ON_CPU)
+constexpr std::int32_t kDevice = ASSAY_DEVICE_CPU;
+constexpr char kName[] = "assay kernels for NVIDIA GPUs, on the CPU";
+#else
+constexpr std::int32_t kDevice = ASSAY_DEVICE_CUDA;
+constexpr char kName[] = "assay kernels for NVIDIA GPUs";
+#endif
 
 thread_local char last_message[256] = "";
 
@@ -74,7 +81,7 @@ assay_status read_tensors(const assay_tensor* tensors, std::int32_t count, Trans
     const assay_view& from = tensors[i].view;
     cpu::View& to = t.views[t.used++];
     to.name = tensors[i].role;
-    if (from.device.device_type != ASSAY_DEVICE_CUDA) {
+    if (from.device.device_type != kDevice) {
       return fail(ASSAY_UNSUPPORTED, "tensor '%s' is not in device memory", to.name);
     }
     if (!read_dtype(from.dtype, to.dtype)) {
@@ -112,6 +119,12 @@ assay_status read_option(const assay_option& from, cpu::Options& to) {
     to.top_k = from.integer;
   } else if (is("update") && from.string) {
     to.update = from.string;
+  } else if (is("s")) {
+    to.s = real;
+  } else if (is("tau")) {
+    to.tau = real;
+  } else if (is("log_mu_min")) {
+    to.log_mu_min = real;
   } else {
     return fail(ASSAY_UNSUPPORTED, "option '%s' is not known here", from.name);
   }
@@ -234,9 +247,9 @@ extern "C" {
 const assay_table assay_kernel_table = {  // exported by its declaration
     ASSAY_ABI_VERSION,
     sizeof(assay_table),
-    "assay kernels for NVIDIA GPUs",
+    assay::cuda::kName,
     "0.1.0",
-    ASSAY_DEVICE_CUDA,
+    assay::cuda::kDevice,
     static_cast<std::int32_t>(std::size(assay::cuda::kOperations)),
     assay::cuda::kOperations,
     assay::cuda::kPrecisions,
