@@ -26,8 +26,10 @@ message(STATUS "CUDA kernels: nvcc ${CMAKE_CUDA_COMPILER_VERSION}")
 
 file(GLOB cuda_device CONFIGURE_DEPENDS
   ${CMAKE_CURRENT_SOURCE_DIR}/*/*.cu ${CMAKE_CURRENT_SOURCE_DIR}/common/cuda/*.cu)
-file(GLOB cuda_host CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*/*_cuda.cpp)
+file(GLOB cuda_host CONFIGURE_DEPENDS
+  ${CMAKE_CURRENT_SOURCE_DIR}/*/*_cuda.cpp ${CMAKE_CURRENT_SOURCE_DIR}/common/cuda/*.cpp)
 set(cuda_plugin ${CMAKE_CURRENT_SOURCE_DIR}/common/cuda/plugin.cpp)
+list(REMOVE_ITEM cuda_host ${cuda_plugin})
 # The rules for shapes are those of the CPU kernels, compiled once more under a name of their own.
 list(APPEND cuda_host ${CMAKE_CURRENT_SOURCE_DIR}/common/binding.cpp)
 
@@ -76,7 +78,7 @@ foreach(source IN LISTS cuda_device cuda_host)
   endif()
   if(source MATCHES "\\.cu$")
     cmake_path(GET source STEM name)
-    set(wrapper ${CMAKE_CURRENT_BINARY_DIR}/cuda_on_cpu/${name}.cpp)
+    set(wrapper ${CMAKE_CURRENT_BINARY_DIR}/cuda_on_cpu/${name}_cu.cpp)
     file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"${source}\"\n")
     list(APPEND on_cpu_sources ${wrapper})
   else()
