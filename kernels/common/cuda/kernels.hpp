@@ -9,9 +9,19 @@
 #include "kernels/common/call.hpp"
 
 // X(operation, capabilities)
+#if defined(ASSAY_CUDA_ON_CPU)
+// What can also be run there (kernels/tests/cuda_on_cpu).
+#define ASSAY_CUDA_OPERATIONS(X) ASSAY_CUDA_DELTA_RULES(X)
+#else
 #define ASSAY_CUDA_OPERATIONS(X)                         \
   X(m2rnn, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE) \
-  X(m2rnn_gate, ASSAY_CUDA_CAN_ALL)
+  X(m2rnn_gate, ASSAY_CUDA_CAN_ALL)                      \
+  ASSAY_CUDA_DELTA_RULES(X)
+#endif
+#define ASSAY_CUDA_DELTA_RULES(X)                                            \
+  X(mdn, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE | ASSAY_CAN_LOG_GATES) \
+  X(gdn, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE | ASSAY_CAN_LOG_GATES) \
+  X(delta, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE)
 
 #define ASSAY_CUDA_CAN_ALL                                                             \
   (ASSAY_CAN_FORWARD | ASSAY_CAN_BACKWARD | ASSAY_CAN_PACKED | ASSAY_CAN_HEAD_GROUPS | \
