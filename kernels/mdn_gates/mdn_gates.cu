@@ -5,9 +5,9 @@
 //   log μ = max(-a_μ softplus(x_μ + b_μ), log_mu_min)
 //
 // The sigmoid keeps all digits of a small η; 2 - η comes from the mirrored one for the same reason.
+#include "kernels/common/cuda/device.cuh"
 #include "kernels/common/cuda/element.cuh"
 #include "kernels/common/cuda/items.cuh"
-#include "kernels/common/cuda/launch.cuh"
 #include "kernels/mdn_gates/mdn_gates_cuda.hpp"
 
 namespace assay::cuda {
@@ -155,7 +155,7 @@ __global__ void parameter_sums_kernel(const __grid_constant__ P p) {
 cudaError_t mdn_gates_forward(const P& p, cudaStream_t stream) {
   const std::int64_t items = p.batches * p.T * p.heads;
   if (items <= 0) return cudaSuccess;
-  return launch(forward_kernel, blocks_for(items), kItemThreads, 0, stream, p);
+  return launch(forward_kernel, dim3(blocks_for(items)), kItemThreads, 0, stream, p);
 }
 
 cudaError_t mdn_gates_backward(const P& p, cudaStream_t stream) {
@@ -172,7 +172,7 @@ cudaError_t mdn_gates_backward(const P& p, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(p.parts), static_cast<unsigned>(p.heads));
   const cudaError_t e = launch(parameter_parts_kernel, grid, kItemThreads, 0, stream, p);
   if (e != cudaSuccess) return e;
-  return launch(parameter_sums_kernel, blocks_for(4 * p.heads), kItemThreads, 0, stream, p);
+  return launch(parameter_sums_kernel, dim3(blocks_for(4 * p.heads)), kItemThreads, 0, stream, p);
 }
 
 }  // namespace assay::cuda

@@ -1,6 +1,6 @@
 // A few steps of gdn, delta and mdn; see delta_decode.hpp.
 #include "kernels/common/cuda/delta_decode.cuh"
-#include "kernels/common/cuda/launch.cuh"
+#include "kernels/common/cuda/device.cuh"
 
 namespace assay::cuda {
 
@@ -63,7 +63,7 @@ cudaError_t launch_rows(const DecodeParams& p, cudaStream_t stream) {
   const std::int64_t blocks = p.sequences * p.H * tiles;
   if (blocks <= 0) return cudaSuccess;
   const auto start = [&](auto* kernel) {
-    return launch(kernel, static_cast<unsigned>(blocks), kDecodeThreads, 0, stream, p, tiles);
+    return launch(kernel, dim3(static_cast<unsigned>(blocks)), kDecodeThreads, 0, stream, p, tiles);
   };
   switch (layout_of({&p.s0, &p.m0, &p.s_final, &p.m_final}, p.V)) {
     case Layout::fp32:

@@ -16,8 +16,13 @@
   X(m2rnn, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE) \
   X(m2rnn_gate, ASSAY_CUDA_CAN_ALL)
 #endif
+#define ASSAY_CUDA_DELTA_RULES(X)                                            \
+  X(mdn, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE | ASSAY_CAN_LOG_GATES) \
+  X(gdn, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE | ASSAY_CAN_LOG_GATES) \
+  X(delta, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE)
 #define ASSAY_CUDA_OPERATIONS(X) \
   ASSAY_CUDA_M2RNN_OPERATIONS(X) \
+  ASSAY_CUDA_DELTA_RULES(X)      \
   X(mdn_gates, ASSAY_CUDA_CAN_ALL)
 
 #define ASSAY_CUDA_CAN_ALL                                                             \

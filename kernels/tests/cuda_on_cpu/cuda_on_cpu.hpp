@@ -12,9 +12,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-#include <cuda_runtime_api.h>
-#include <vector_functions.h>
-#include <vector_types.h>
+#include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cmath>
@@ -57,11 +55,17 @@ extern const Indices* current;
 /// Runs every block to its end. cudaErrorInvalidConfiguration for what a device would refuse.
 cudaError_t run_grid(dim3 grid, dim3 block, std::size_t shared_bytes,
                      const std::function<void()>& kernel);
-unsigned char* dynamic_shared_memory();
+/// The dynamic shared memory of the block, poisoned at its start.
+char* shared_memory();
 
-void block_barrier();
-void named_barrier(int id, int threads);
+/// Waits at barrier `id` (0 to 15) for `threads` threads; 0: all that still run.
+void barrier(int id, int threads);
+/// Counts as having come, and goes on.
+void barrier_arrive(int id, int threads);
+/// Waits for the lanes of the mask that still run.
 void warp_barrier(std::uint32_t mask);
+/// Each lane of a full warp hands over its `mine`; one of them calls `act` with those of all 32.
+void warp_together(void* mine, void (*act)(void* const* lanes));
 
 inline constexpr std::size_t kLaneBytes = 128;
 /// The exchange area of the warp: 32 slots of kLaneBytes.
@@ -103,9 +107,14 @@ T shuffle(std::uint32_t mask, T mine, int source, bool in_range) {
 #define gridDim (::assay::cuda_on_cpu::current->blocks)
 inline constexpr int warpSize = 32;
 
+template <class... P>
+cudaError_t cudaFuncSetAttribute(void (*)(P...), cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+
 // ---- Barriers, shuffles, votes -----------------------------------------------------------------
 
-inline void __syncthreads() { ::assay::cuda_on_cpu::block_barrier(); }
+inline void __syncthreads() { ::assay::cuda_on_cpu::barrier(0, 0); }
 inline void __syncwarp(unsigned mask = 0xffffffffu) { ::assay::cuda_on_cpu::warp_barrier(mask); }
 inline void __threadfence() {}
 inline void __threadfence_block() {}

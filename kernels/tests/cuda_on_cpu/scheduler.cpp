@@ -56,7 +56,7 @@ struct Thread {
 struct Block {
   std::vector<Thread> threads;
   int count = 0, warps = 0, alive = 0;
-  int expected[kBarriers] = {};
+  int expected[kBarriers] = {}, arrived[kBarriers] = {};
   char* stacks = nullptr;
   void* scheduler = nullptr;
   Thread* running = nullptr;
@@ -102,14 +102,21 @@ bool release_barriers() {
   }
   bool any = false;
   for (int id = 0; id < kBarriers; ++id) {
-    const int needed = id == 0 ? block.alive : block.expected[id];
-    if (waiting[id] == 0 || waiting[id] < needed) continue;
+    const int needed = block.expected[id] == 0 ? block.alive : block.expected[id];
+    if (waiting[id] == 0 || waiting[id] + block.arrived[id] < needed) continue;
+    block.arrived[id] = block.expected[id] = 0;
     for (Thread& t : block.threads) {
       if (t.state == State::at_block && t.barrier == id) t.state = State::ready;
     }
     any = true;
   }
   return any;
+}
+
+void expect(int id, int threads) {
+  if (id < 0 || id >= kBarriers) stop("no such barrier");
+  if (block.expected[id] != 0 && block.expected[id] != threads) stop("a barrier with two counts");
+  block.expected[id] = threads;
 }
 
 void leave() { assay_switch_stack(&block.running->stack, block.scheduler); }
@@ -150,7 +157,7 @@ bool run_warp(int warp) {
 }
 
 void run_block() {
-  for (int e = 0; e < kBarriers; ++e) block.expected[e] = 0;
+  for (int e = 0; e < kBarriers; ++e) block.expected[e] = block.arrived[e] = 0;
   while (block.alive > 0) {
     bool any = false;
     for (int w = 0; w < block.warps; ++w) {
@@ -163,22 +170,27 @@ void run_block() {
 
 }  // namespace
 
-unsigned char* dynamic_shared_memory() { return static_cast<unsigned char*>(block.shared.get()); }
+char* shared_memory() { return static_cast<char*>(block.shared.get()); }
 unsigned char* lanes() {
   return block.exchange.data() + static_cast<std::size_t>(current->warp) * 32 * kLaneBytes;
 }
 
-void block_barrier() { named_barrier(0, 0); }
-
-void named_barrier(int id, int threads) {
-  if (id < 0 || id >= kBarriers) stop("no such barrier");
-  if (id > 0 && block.expected[id] != 0 && block.expected[id] != threads) {
-    stop("a barrier with two counts");
-  }
-  block.expected[id] = threads;
+void barrier(int id, int threads) {
+  expect(id, threads);
   block.running->barrier = id;
   block.running->state = State::at_block;
   leave();
+}
+
+void barrier_arrive(int id, int threads) {
+  expect(id, threads);
+  ++block.arrived[id];
+}
+
+void warp_together(void* mine, void (*act)(void* const* lanes)) {
+  const auto all = gather(mine);
+  if (current->lane == 0) act(all.lane);
+  warp_barrier(0xffffffffu);
 }
 
 void warp_barrier(std::uint32_t mask) {

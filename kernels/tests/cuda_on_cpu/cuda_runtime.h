@@ -1,0 +1,2 @@
+#pragma once
+#include "kernels/tests/cuda_on_cpu/cuda_runtime_api.h"
