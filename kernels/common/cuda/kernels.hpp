@@ -20,10 +20,13 @@
   X(mdn, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE | ASSAY_CAN_LOG_GATES) \
   X(gdn, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE | ASSAY_CAN_LOG_GATES) \
   X(delta, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE)
-#define ASSAY_CUDA_OPERATIONS(X) \
-  ASSAY_CUDA_M2RNN_OPERATIONS(X) \
-  ASSAY_CUDA_DELTA_RULES(X)      \
-  X(mdn_gates, ASSAY_CUDA_CAN_ALL)
+#define ASSAY_CUDA_OPERATIONS(X)                                                  \
+  ASSAY_CUDA_M2RNN_OPERATIONS(X)                                                  \
+  ASSAY_CUDA_DELTA_RULES(X)                                                       \
+  X(mdn_gates, ASSAY_CUDA_CAN_ALL)                                                \
+  X(mom_dispatch, ASSAY_CAN_FORWARD | ASSAY_CAN_STRIDED_ROWS | ASSAY_CAN_STRIDED) \
+  X(mom_aux_loss,                                                                 \
+    ASSAY_CAN_FORWARD | ASSAY_CAN_BACKWARD | ASSAY_CAN_STRIDED_ROWS | ASSAY_CAN_STRIDED)
 
 #define ASSAY_CUDA_CAN_ALL                                                             \
   (ASSAY_CAN_FORWARD | ASSAY_CAN_BACKWARD | ASSAY_CAN_PACKED | ASSAY_CAN_HEAD_GROUPS | \
