@@ -31,7 +31,8 @@ file(GLOB cuda_host CONFIGURE_DEPENDS
 set(cuda_plugin ${CMAKE_CURRENT_SOURCE_DIR}/common/cuda/plugin.cpp)
 list(REMOVE_ITEM cuda_host ${cuda_plugin})
 # The rules for shapes are those of the CPU kernels, compiled once more under a name of their own.
-list(APPEND cuda_host ${CMAKE_CURRENT_SOURCE_DIR}/common/binding.cpp)
+list(APPEND cuda_host
+  ${CMAKE_CURRENT_SOURCE_DIR}/common/binding.cpp ${CMAKE_CURRENT_SOURCE_DIR}/mom/mom_spec.cpp)
 
 # Device code by nvcc, which takes none of the host compiler's options; host code like any other.
 function(assay_cuda_build target)

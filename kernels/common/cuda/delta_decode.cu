@@ -34,7 +34,9 @@ __global__ void __launch_bounds__(kDecodeThreads, decode_blocks(states, rows))
       return x.data + batch * x.batch + t * x.time + h / x.share * x.head;
     };
     DecodeStep step;
-    step.q = token(p.q), step.k = token(p.k), step.v = token(p.v);
+    step.q = {token(p.q), p.q.column, p.q.dtype};
+    step.k = {token(p.k), p.k.column, p.k.dtype};
+    step.v = {token(p.v), p.v.column, p.v.dtype};
     step.alpha = gate_at(p.alpha, token(p.alpha), p.alpha_is_log);
     step.mu = gate_at(p.mu, token(p.mu), p.mu_is_log);
     step.beta = gate_at(p.beta, token(p.beta), false);
@@ -42,7 +44,7 @@ __global__ void __launch_bounds__(kDecodeThreads, decode_blocks(states, rows))
     const Strided& d = p.q_correction;
     step.q_correction = d.data ? load_element(d.data + h / d.share * d.head, d.dtype) : 0.0f;
     tile.stage(p, step, scratch);
-    tile.update(p, step, scratch);
+    tile.update(step, scratch);
     if (!p.o.data) {
       __syncthreads();
       continue;

@@ -5,36 +5,23 @@
 #include <initializer_list>
 
 #include "kernels/common/cuda/delta_decode.hpp"
-#include "kernels/common/cuda/element.cuh"
+#include "kernels/common/cuda/device.cuh"
+#include "kernels/common/cuda/four.cuh"
 
 namespace assay::cuda {
 
 inline constexpr int kDecodeThreads = 256, kDecodeColumns = 64, kDecodeRowGroups = 16;
 inline constexpr int kDecodeWarps = kDecodeThreads / 32;
 
-struct Four {
-  float x[4];
-};
-
-__device__ __forceinline__ Four unpack_four(uint2 bits, DType dtype) {
-  const float2 a = unpack_pair(bits.x, dtype), b = unpack_pair(bits.y, dtype);
-  return {{a.x, a.y, b.x, b.y}};
-}
-
 /// How a state lies in memory: anyhow, or so that four columns of one format can be moved at once.
 enum class Layout { any, fp32, narrow };
 
 /// Four columns of which `valid` exist.
 template <Layout layout>
-__device__ __forceinline__ Four load_four(const char* at, std::int64_t column, DType dtype,
-                                          int valid) {
-  if constexpr (layout == Layout::narrow) {
-    if (valid <= 0) return {};
-    return unpack_four(__ldcs(reinterpret_cast<const uint2*>(at)), dtype);
-  } else if constexpr (layout == Layout::fp32) {
-    if (valid <= 0) return {};
-    const float4 v = __ldcs(reinterpret_cast<const float4*>(at));
-    return {{v.x, v.y, v.z, v.w}};
+__device__ __forceinline__ Four load_columns(const char* at, std::int64_t column, DType dtype,
+                                             int valid) {
+  if constexpr (layout != Layout::any) {
+    return valid > 0 ? load_four(at, layout == Layout::fp32 ? DType::f32 : dtype) : Four{};
   } else {
     Four out{};
 #pragma unroll
@@ -45,24 +32,11 @@ __device__ __forceinline__ Four load_four(const char* at, std::int64_t column, D
   }
 }
 
-__device__ __forceinline__ std::uint32_t pack_two(float low, float high, DType dtype) {
-  const auto bits = [dtype](float x) -> std::uint32_t {
-    if (dtype == DType::bf16) return __bfloat16_as_ushort(__float2bfloat16_rn(x));
-    return __half_as_ushort(__float2half_rn(x));
-  };
-  return bits(low) | bits(high) << 16;
-}
-
 template <Layout layout>
-__device__ __forceinline__ void store_four(char* at, std::int64_t column, DType dtype, int valid,
-                                           const Four& v) {
-  if constexpr (layout == Layout::narrow) {
-    if (valid <= 0) return;
-    __stcs(reinterpret_cast<uint2*>(at),
-           make_uint2(pack_two(v.x[0], v.x[1], dtype), pack_two(v.x[2], v.x[3], dtype)));
-  } else if constexpr (layout == Layout::fp32) {
-    if (valid <= 0) return;
-    __stcs(reinterpret_cast<float4*>(at), make_float4(v.x[0], v.x[1], v.x[2], v.x[3]));
+__device__ __forceinline__ void store_columns(char* at, std::int64_t column, DType dtype, int valid,
+                                              const Four& v) {
+  if constexpr (layout != Layout::any) {
+    if (valid > 0) store_four(at, layout == Layout::fp32 ? DType::f32 : dtype, v);
   } else {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
@@ -96,8 +70,16 @@ struct DecodeScratch {
 };
 
 /// Where one step of one head reads.
+struct DecodeVector {
+  const char* at;
+  std::int64_t column;
+  DType dtype;
+  __device__ __forceinline__ float operator[](int i) const {
+    return load_element(at + i * column, dtype);
+  }
+};
 struct DecodeStep {
-  const char *q, *k, *v;
+  DecodeVector q, k, v;
   float alpha, mu, beta, eta, q_correction;
 };
 
@@ -120,7 +102,7 @@ struct DecodeTile {
     for (int i = 0; i < rows; ++i, at += kDecodeRowGroups * x.row) {
       to[i] = Four{};
       if (head && i * kDecodeRowGroups + group < K) {
-        to[i] = load_four<layout>(at, x.column, x.dtype, valid);
+        to[i] = load_columns<layout>(at, x.column, x.dtype, valid);
       }
     }
   }
@@ -130,7 +112,7 @@ struct DecodeTile {
 #pragma unroll
     for (int i = 0; i < rows; ++i, at += kDecodeRowGroups * x.row) {
       if (i * kDecodeRowGroups + group < K) {
-        store_four<layout>(at, x.column, x.dtype, valid, from[i]);
+        store_columns<layout>(at, x.column, x.dtype, valid, from[i]);
       }
     }
   }
@@ -139,9 +121,9 @@ struct DecodeTile {
   __device__ __forceinline__ void stage(const DecodeParams& p, const DecodeStep& step,
                                         DecodeScratch& s) const {
     for (int j = threadIdx.x; j < K; j += kDecodeThreads) {
-      const float k = load_element(step.k + j * p.k.column, p.k.dtype);
+      const float k = step.k[j];
       s.k[j] = k;
-      s.q[j] = load_element(step.q + j * p.q.column, p.q.dtype) - step.q_correction * k;
+      s.q[j] = step.q[j] - step.q_correction * k;
     }
     __syncthreads();
     if (!p.normalise) return;
@@ -149,7 +131,7 @@ struct DecodeTile {
       float* x = warp == 0 ? s.q : s.k;
       float sum = 0;
       for (int j = threadIdx.x % 32; j < K; j += 32) sum += x[j] * x[j];
-      for (int n = 16; n > 0; n /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, n);
+      sum = warp_sum(sum);
       if (threadIdx.x % 32 == 0) s.norm[warp] = sqrtf(sum + p.eps);
     }
     __syncthreads();
@@ -169,8 +151,7 @@ struct DecodeTile {
   }
 
   /// One update, from staged q and k. The barrier in it lets `written` be used again by the next.
-  __device__ __forceinline__ void update(const DecodeParams& p, const DecodeStep& step,
-                                         DecodeScratch& s) {
+  __device__ __forceinline__ void update(const DecodeStep& step, DecodeScratch& s) {
     float sum[4] = {};
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
@@ -191,8 +172,7 @@ struct DecodeTile {
       float read = 0;
 #pragma unroll
       for (int w = 0; w < kDecodeWarps; ++w) read += s.written[w][4 * lane + e];
-      const float v =
-          e < valid ? load_element(step.v + (column + e) * p.v.column, p.v.dtype) : 0.0f;
+      const float v = e < valid ? step.v[column + e] : 0.0f;
       r[e] = (states == 2 ? step.eta : step.beta) * (v - read);
     }
 #pragma unroll

@@ -24,6 +24,7 @@
   ASSAY_CUDA_M2RNN_OPERATIONS(X)                                                  \
   ASSAY_CUDA_DELTA_RULES(X)                                                       \
   X(mdn_gates, ASSAY_CUDA_CAN_ALL)                                                \
+  X(mom, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE | ASSAY_CAN_LOG_GATES)      \
   X(mom_dispatch, ASSAY_CAN_FORWARD | ASSAY_CAN_STRIDED_ROWS | ASSAY_CAN_STRIDED) \
   X(mom_aux_loss,                                                                 \
     ASSAY_CAN_FORWARD | ASSAY_CAN_BACKWARD | ASSAY_CAN_STRIDED_ROWS | ASSAY_CAN_STRIDED)
