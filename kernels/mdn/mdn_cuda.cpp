@@ -9,6 +9,7 @@
 #include "kernels/common/cuda/delta_decode.hpp"
 #include "kernels/common/cuda/workspace.hpp"
 #include "kernels/common/fast_weight_tensors.hpp"
+#include "kernels/mdn/mdn_fast.hpp"
 #include "kernels/mdn/mdn_fault.hpp"
 #include "kernels/mdn/mdn_ops.hpp"
 
@@ -51,6 +52,8 @@ struct SharedGradient {
 struct Plan {
   Binding binding;
   MdnParams p;
+  MdnFast fast;
+  bool is_fast = false;
   SharedGradient shared[7];
   int shared_count = 0;
   Strided d_correction;
@@ -142,6 +145,31 @@ void take_sinks(const Call& call, Plan& plan, Workspace& memory) {
   if (plan.d_correction.given) p.d_correction = memory.take<float>(p.units());
 }
 
+void take_exact(Plan& plan, Workspace& memory) {
+  MdnParams& p = plan.p;
+  p.scratch_floats = p.exact_scratch();
+  p.scratch = memory.take<float>(p.units() * p.scratch_floats);
+  if (!p.gradients) return;
+  p.states = memory.take<float>(p.places() * p.matrices() * p.K * p.V);
+}
+
+void take_fast(Plan& plan, Workspace& memory) {
+  constexpr std::int64_t kEnoughBlocks = 96;
+  MdnFast& f = plan.fast;
+  const MdnParams& p = plan.p;
+  const std::int64_t places = p.places();
+  f.pairs = p.units() * p.V / 64 >= kEnoughBlocks ? 4 : 2;
+  f.records = memory.take<char>(places * kRecordBytes);
+  if (!p.gradients) return;
+  const std::int64_t state = std::int64_t{2} * p.K * p.V * p.matrices();
+  const std::int64_t rows = std::int64_t{2} * kChunk * p.V;
+  f.kept = memory.take<char>(places * state);
+  f.d_kept = memory.take<char>(places * state);
+  f.residuals = memory.take<char>(places * rows);
+  f.d_residuals = memory.take<char>(places * rows);
+  f.cotangents = memory.take<float>(places * kCotangentFloats);
+}
+
 Outcome make_plan(const OpSpec& spec, const Call& call, void* memory, Plan& plan) {
   if (const Outcome o = refuse_fp64(call); o.status != Status::ok) return o;
   if (const Outcome o = bind(spec, call, plan.binding); o.status != Status::ok) return o;
@@ -163,18 +191,31 @@ Outcome make_plan(const OpSpec& spec, const Call& call, void* memory, Plan& plan
   p.gradients = call.gradients.count > 0;
   Workspace pieces(memory);
   if (p.gradients) take_sinks(call, plan, pieces);
-  p.scratch_floats = p.exact_scratch();
-  p.scratch = pieces.take<float>(p.units() * p.scratch_floats);
-  if (p.gradients) {
-    p.states = pieces.take<float>(p.slots() * p.H * p.matrices() * std::int64_t{1} * p.K * p.V);
+  plan.is_fast = mdn_fast_takes(p);
+  if (plan.is_fast) {
+    take_fast(plan, pieces);
+  } else {
+    take_exact(plan, pieces);
   }
   plan.workspace_bytes = pieces.used();
   return {};
 }
 
+cudaError_t launch_fast(const Plan& plan, cudaStream_t stream) {
+  MdnFast f = plan.fast;
+  f.p = plan.p;
+  using Launch = cudaError_t (*)(const MdnFast&, cudaStream_t);
+  constexpr Launch all[] = {mdn_prepare, mdn_scan, mdn_reverse, mdn_local, mdn_gates};
+  for (int i = 0; i < (f.p.gradients ? 5 : 2); ++i) {
+    if (const cudaError_t e = all[i](f, stream); e != cudaSuccess) return e;
+  }
+  return cudaSuccess;
+}
+
 cudaError_t launch_all(const Plan& plan, cudaStream_t stream) {
   const MdnParams& p = plan.p;
-  if (const cudaError_t e = mdn_exact(p, stream); e != cudaSuccess) return e;
+  const cudaError_t e = plan.is_fast ? launch_fast(plan, stream) : mdn_exact(p, stream);
+  if (e != cudaSuccess) return e;
   for (int i = 0; i < plan.shared_count; ++i) {
     MdnTokenSum sum;
     sum.partial = plan.shared[i].sink->partial, sum.width = plan.shared[i].sink->width;

@@ -25,8 +25,6 @@ struct MdnSink {
   Strided direct;
   float* partial = nullptr;
   int width = 1;
-
-  bool given() const { return direct.given || partial; }
 };
 
 struct MdnParams {
@@ -56,6 +54,7 @@ struct MdnParams {
   std::int64_t slots() const {
     return cu_seqlens ? T / kChunk + sequences : sequences * chunks_per_sequence();
   }
+  std::int64_t places() const { return slots() * H; }
   int matrices() const { return momentum ? 2 : 1; }
   std::int64_t exact_scratch() const {
     const std::int64_t forward = 2 * K + 2 * V, backward = 4 * K + 2 * V;
