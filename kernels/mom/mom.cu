@@ -22,6 +22,7 @@ __device__ __forceinline__ std::int64_t first_warp() {
 __device__ __forceinline__ std::int64_t warp_stride() {
   return std::int64_t{gridDim.x} * kWarpsOfBlock;
 }
+__device__ __forceinline__ int unit_of(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
 __device__ __forceinline__ int lane_of_warp() { return threadIdx.x % 32; }
 
 __device__ __forceinline__ char* row_of_token(const MomField::Side& side, const Routing& r,
@@ -30,7 +31,7 @@ __device__ __forceinline__ char* row_of_token(const MomField::Side& side, const 
   return side.tensor.data + b * side.tensor.batch + t * side.tensor.time + memory * side.to_memory;
 }
 __device__ __forceinline__ char* packed_row(const MomField& f, std::int64_t row) {
-  return f.packed + row * f.heads * f.width * (f.dtype == DType::f32 ? 4 : 2);
+  return f.packed + row * f.heads * f.width * unit_of(f.dtype);
 }
 
 /// Copies a row of 16-byte pieces, by a warp; `from` null: zeros.
@@ -57,7 +58,7 @@ __device__ void gather_row(const MomField& f, const Routing& r, std::int64_t tok
   const bool of_shared = memory == r.M;
   const MomField::Side& side = of_shared ? f.shared : f.mem;
   char* to = packed_row(f, row);
-  const int elements = f.heads * f.width, unit = f.dtype == DType::f32 ? 4 : 2;
+  const int elements = f.heads * f.width, unit = unit_of(f.dtype);
   if (side.flat) return copy_flat(row_of_token(side, r, token, memory), to, elements * unit);
   const char* from = side.tensor.data ? row_of_token(side, r, token, memory) : nullptr;
   const int repeat = f.heads / side.heads;
@@ -85,7 +86,7 @@ __device__ void scatter_row(const MomField& f, const Routing& r, std::int64_t to
   if (!side.tensor.data) return;
   char* to = row_of_token(side, r, token, memory);
   const char* from = row < 0 ? nullptr : packed_row(f, row);
-  const int unit = f.dtype == DType::f32 ? 4 : 2;
+  const int unit = unit_of(f.dtype);
   if (side.flat) return copy_flat(from, to, f.heads * f.width * unit);
   const int repeat = f.heads / side.heads;
   for (int i = lane_of_warp(); i < side.heads * f.width; i += 32) {
@@ -123,26 +124,27 @@ __device__ __forceinline__ std::int64_t summed_row(const Routing& r, std::int64_
 template <int step>
 __global__ void __launch_bounds__(kBlock) combine_kernel(const __grid_constant__ MomSum s) {
   const Routing& r = s.routing;
-  const int slots = r.slots(), unit = s.out.dtype == DType::f32 ? 4 : 2;
+  const int slots = r.slots(), unit = unit_of(s.out.dtype), packed_unit = unit_of(s.dtype);
   for (std::int64_t token = blockIdx.x; token < r.tokens(); token += gridDim.x) {
     for (std::int64_t c = threadIdx.x * step; c < s.width; c += kBlock * step) {
-      float sum[step] = {};
+      Four sum{};
       for (int j = 0; j < slots; ++j) {
         const std::int64_t at = token * slots + j;
         const float w = s.weighted ? r.weight[at] : 1.0f;
-        const float* from = s.packed + summed_row(r, at) * s.width + c;
+        const char* from = s.packed + (summed_row(r, at) * s.width + c) * packed_unit;
         if constexpr (step == 4) {
-          const float4 x = __ldcs(reinterpret_cast<const float4*>(from));
-          sum[0] += w * x.x, sum[1] += w * x.y, sum[2] += w * x.z, sum[3] += w * x.w;
+          const Four x = load_four(from, s.dtype);
+#pragma unroll
+          for (int e = 0; e < 4; ++e) sum.x[e] += w * x.x[e];
         } else {
-          sum[0] += w * from[0];
+          sum.x[0] += w * load_element(from, s.dtype);
         }
       }
       char* to = s.out.data + (token * s.width + c) * unit;
       if constexpr (step == 4) {
-        store_four(to, s.out.dtype, {{sum[0], sum[1], sum[2], sum[3]}});
+        store_four(to, s.out.dtype, sum);
       } else {
-        store_element(to, s.out.dtype, sum[0]);
+        store_element(to, s.out.dtype, sum.x[0]);
       }
     }
   }
@@ -158,12 +160,12 @@ __device__ __forceinline__ float cotangent(const MomReadOut& o, const char* row,
 
 /// Four elements from 4 i on, of a row that lies without gaps.
 __device__ __forceinline__ Four four_cotangents(const MomReadOut& o, const char* row, int i) {
-  return load_four(row + i * (o.d_o.dtype == DType::f32 ? 16 : 8), o.d_o.dtype);
+  return load_four(row + i * 4 * unit_of(o.d_o.dtype), o.d_o.dtype);
 }
 
 __global__ void __launch_bounds__(kBlock) spread_kernel(const __grid_constant__ MomReadOut o) {
   const Routing& r = o.routing;
-  const int elements = o.H * o.V, unit = o.d_o.dtype == DType::f32 ? 4 : 2;
+  const int elements = o.H * o.V, unit = unit_of(o.d_o.dtype);
   for (std::int64_t at = first_warp(); at < r.rows(); at += warp_stride()) {
     const char* from = cotangent_row(o, at / r.slots());
     char* to = o.d_packed + std::int64_t{r.row[at]} * elements * unit;
@@ -185,15 +187,16 @@ __global__ void __launch_bounds__(kBlock) weigh_kernel(const __grid_constant__ M
   for (std::int64_t at = first_warp(); at < r.tokens() * r.top_k; at += warp_stride()) {
     const std::int64_t token = at / r.top_k, slot = token * r.slots() + at % r.top_k;
     const char* d_o = cotangent_row(o, token);
-    const float* read = o.packed + std::int64_t{r.row[slot]} * elements;
+    const int unit = unit_of(o.dtype);
+    const char* read = o.packed + std::int64_t{r.row[slot]} * elements * unit;
     float sum = 0;
     for (int i = lane_of_warp(); o.flat && i < elements / 4; i += 32) {
       const Four x = four_cotangents(o, d_o, i);
-      const float4 y = __ldcs(reinterpret_cast<const float4*>(read) + i);
-      sum += x.x[0] * y.x + x.x[1] * y.y + (x.x[2] * y.z + x.x[3] * y.w);
+      const Four y = load_four(read + 4 * i * unit, o.dtype);
+      sum += x.x[0] * y.x[0] + x.x[1] * y.x[1] + (x.x[2] * y.x[2] + x.x[3] * y.x[3]);
     }
     for (int i = lane_of_warp(); !o.flat && i < elements; i += 32) {
-      sum += cotangent(o, d_o, i) * read[i];
+      sum += cotangent(o, d_o, i) * load_element(read + i * unit, o.dtype);
     }
     sum = warp_sum(sum);
     if (lane_of_warp() == 0) o.d_weight[slot] = sum;
@@ -223,7 +226,7 @@ __global__ void __launch_bounds__(kItemThreads)
 __global__ void copy_states_kernel(const __grid_constant__ MomStates s) {
   std::int64_t items = 1;
   for (const std::int64_t n : s.shape) items *= n;
-  const int unit = s.dtype == DType::f32 ? 4 : 2;
+  const int unit = unit_of(s.dtype);
   for (std::int64_t at = first_item(); at < items; at += item_stride()) {
     std::int64_t rest = at, offset = 0;
     for (int a = 4; a >= 0; --a) {

@@ -223,9 +223,6 @@ MomField packed_field(const Source& s, const cpu::Binding& b, bool gradient) {
   }
   const bool rows = s.spec->axes[std::strlen(s.spec->axes) - 1] != 'H';
   f.width = rows ? static_cast<int>(b.axis(s.spec->axes[3])) : 1;
-  // Sums over slots or repeated heads are made of fp32.
-  const auto repeats = [&](const View* v, int axis) { return v && v->shape[axis] != f.heads; };
-  if (gradient && (!per_memory || repeats(s.mem, 3) || repeats(s.shared, 2))) f.dtype = DType::f32;
   f.mem = side_of(sides[0], per_memory, rows, b.H, f);
   f.shared = per_memory ? side_of(sides[1], false, rows, b.H, f) : f.mem;
   f.missing = static_cast<float>(s.spec->missing);
@@ -347,11 +344,22 @@ void plan_decode(const Call& call, Plan& plan, Workspace& memory) {
   p.m_final = state(call.outputs, "m_final", d.m_final_memory);
   if (const View* o = find_view(call.outputs, "", "o")) {
     d.packed = memory.take<float>(d.routing.rows() * b.H * p.V);
-    plan.output = {d.routing, d.packed, strided(o, "BTHV", b.H), b.H * p.V, true};
+    plan.output = {d.routing,  reinterpret_cast<const char*>(d.packed),
+                   DType::f32, strided(o, "BTHV", b.H),
+                   b.H * p.V,  true};
   }
 }
 
 // ---- All steps ---------------------------------------------------------------------------------
+
+/// What is read before it is combined: fp32, unless all of it is made of bf16, where the update's
+/// tensor core kernels want to store bf16.
+DType read_format(const Plan& plan) {
+  for (const MomField& f : plan.gathered.field) {
+    if (f.width > 1 && f.dtype != DType::bf16) return DType::f32;
+  }
+  return plan.gathered.field[0].dtype == DType::bf16 ? DType::bf16 : DType::f32;
+}
 
 void plan_read_out(const Call& call, Plan& plan, Workspace& memory) {
   const cpu::Binding& b = plan.binding;
@@ -360,17 +368,18 @@ void plan_read_out(const Call& call, Plan& plan, Workspace& memory) {
   const View* o = find_view(call.outputs, "", "o");
   const View* d_o = find_view(call.cotangents, "d_", "o");
   const View* d_logits = find_view(call.gradients, "d_", "router_logits");
-  float* packed = nullptr;
+  const DType format = read_format(plan);
+  char* packed = nullptr;
   if (o || (d_logits && d_o)) {
-    packed = memory.take<float>(rows * b.H * V);
-    plan.outputs.add(plain_view("o", packed, DType::f32, {1, rows, b.H, V}));
+    packed = memory.take<char>(rows * b.H * V * bytes_of(format));
+    plan.outputs.add(plain_view("o", packed, format, {1, rows, b.H, V}));
   }
-  if (o) plan.output = {r, packed, strided(o, "BTHV", b.H), b.H * V, true};
+  if (o) plan.output = {r, packed, format, strided(o, "BTHV", b.H), b.H * V, true};
   if (call.gradients.count == 0) return;
   MomReadOut& out = plan.read_out;
   out.routing = r, out.H = static_cast<int>(b.H), out.V = static_cast<int>(V);
   out.d_o = strided(d_o, "BTHV", b.H);
-  out.packed = packed;
+  out.packed = packed, out.dtype = format;
   out.d_logits = strided(d_logits, "BTM", 1);
   if (!d_o) return;
   const std::int64_t unit = bytes_of(d_o->dtype);
@@ -405,7 +414,7 @@ void plan_fields(Plan& plan, Workspace& memory) {
     std::snprintf(names[i], sizeof names[i], "d_%s", s.name());
     plan.gradients.add(packed_view(names[i], d, rows, has_width));
     if (s.spec->slot == Slot::q) {
-      plan.d_query.packed = reinterpret_cast<const float*>(d.packed);
+      plan.d_query.packed = d.packed, plan.d_query.dtype = d.dtype;
       plan.d_query.out = d.mem.tensor;
       plan.d_query.out.given = true;
       plan.d_query.width = std::int64_t{d.heads} * d.width;

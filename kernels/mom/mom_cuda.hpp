@@ -45,11 +45,12 @@ struct MomFields {
 cudaError_t gather(const MomFields& f, cudaStream_t stream);
 cudaError_t scatter(const MomFields& f, cudaStream_t stream);
 
-/// out [token, width] = Σ over slots of packed fp32 [row, width], times the weight of the slot if
+/// out [token, width] = Σ over slots of packed [row, width], times the weight of the slot if
 /// `weighted`. Rows are routing.row, or token by token where there is none. No gaps in `out`.
 struct MomSum {
   Routing routing;
-  const float* packed = nullptr;
+  const char* packed = nullptr;
+  DType dtype = DType::f32;  // of packed
   Strided out;
   std::int64_t width = 0;
   bool weighted = false;
@@ -62,10 +63,11 @@ struct MomReadOut {
   Strided d_o;        // [B,T,H,V]
   bool flat = false;  // its rows may be read by fours
   int H = 1, V = 0;
-  char* d_packed = nullptr;       // [rows,H,V] of d_o's format: weight times d_o
-  const float* packed = nullptr;  // [rows,H,V]: what was read
-  float* d_weight = nullptr;      // [tokens, slots]
-  Strided d_logits;               // [B,T,M]
+  char* d_packed = nullptr;      // [rows,H,V] of d_o's format: weight times d_o
+  const char* packed = nullptr;  // [rows,H,V]: what was read
+  DType dtype = DType::f32;      // of packed
+  float* d_weight = nullptr;     // [tokens, slots]
+  Strided d_logits;              // [B,T,M]
 };
 cudaError_t spread(const MomReadOut& r, cudaStream_t stream);
 /// d_weight = <d_o, packed>, and d_logits through the softmax over the selected.
