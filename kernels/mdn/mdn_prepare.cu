@@ -1,7 +1,7 @@
 // A chunk's coefficients, W = scale (Q K̂^T) ∘ Γ and T = (I + L)^-1 with L = (P K̂^T) ∘ Γ⁻.
 //
-// T is found in fp32: diagonal blocks of 16 steps by substitution, the blocks below by products
-// T_ij = -T_ii sum_k L_ik T_kj of tf32 in two parts (three products), which keep 21 bits.
+// T is found in fp32: diagonal blocks of 16 steps by substitution, what is below them by products,
+// T_21 = -T_22 L_21 T_11, of tf32 in two parts (three products), which keep 21 bits.
 #include "kernels/mdn/mdn_fast.cuh"
 
 namespace assay::cuda {
@@ -17,6 +17,10 @@ struct Memory {
   float alpha[kChunk], mu[kChunk], beta[kChunk], eta[kChunk];
   float vectors[512];  // as in the record
 };
+
+__device__ __forceinline__ float2 pair_at(const float* at) {
+  return *reinterpret_cast<const float2*>(at);
+}
 
 __device__ __forceinline__ void split(float x, float& high, float& low) {
   high = round_tf32(x);
@@ -60,38 +64,50 @@ __device__ __forceinline__ void store_block(const float (&c)[2][4], float sign, 
   }
 }
 
-__device__ __forceinline__ void invert(const float* L, float* T, float* scratch) {
+/// T from L: the diagonal blocks; then those below them within pairs of blocks; then the rest, two
+/// rows and two columns of blocks. `scratch` is the warp's own, but for the last step's products,
+/// which are where T's upper half is not: in `spare` [32, kPitch].
+__device__ __forceinline__ void invert(const float* L, float* T, float* scratch, float* spare) {
   const int thread = threadIdx.x, warp = thread >> 5, lane = thread & 31;
   if (thread < kChunk) {
     const int block = thread / kBlock * kBlock, column = thread % kBlock;
     const float* from = L + block * kPitch + block;
-    float x[kBlock];
+    float x[kBlock] = {};
 #pragma unroll
-    for (int r = 0; r < kBlock; ++r) {
-      float sum = 0;
+    for (int y = 0; y < kBlock; ++y) {
+      x[y] = y == column ? 1.0f : y < column ? 0.0f : -x[y];
 #pragma unroll
-      for (int y = 0; y < r; ++y) sum = fmaf(from[r * kPitch + y], x[y], sum);
-      x[r] = r == column ? 1.0f : r < column ? 0.0f : -sum;
-      T[(block + r) * kPitch + block + column] = x[r];
+      for (int r = y + 1; r < kBlock; ++r) x[r] = fmaf(from[r * kPitch + y], x[y], x[r]);
+      T[(block + y) * kPitch + block + column] = x[y];
     }
   }
   __syncthreads();
-#pragma unroll 1
-  for (int down = 1; down < kBlocks; ++down) {
-    if (warp >= down) {
-      const int row = warp * kBlock, column = (warp - down) * kBlock;
-      float sum[2][4] = {};
-      for (int x = column; x < row; x += kBlock) {
-        add_block(sum, L + row * kPitch + x, kPitch, T + x * kPitch + column, kPitch, lane);
-      }
-      store_block(sum, 1.0f, scratch, kScratchPitch, lane);
-      __syncwarp();
-      float out[2][4] = {};
-      add_block(out, T + row * kPitch + row, kPitch, scratch, kScratchPitch, lane);
-      store_block(out, -1.0f, T + row * kPitch + column, kPitch, lane);
-    }
-    __syncthreads();
+  const auto at = [](int row, int column) { return row * kBlock * kPitch + column * kBlock; };
+  if (warp < 2) {
+    const int row = 2 * warp + 1;
+    float sum[2][4] = {}, out[2][4] = {};
+    add_block(sum, L + at(row, row - 1), kPitch, T + at(row - 1, row - 1), kPitch, lane);
+    store_block(sum, 1.0f, scratch, kScratchPitch, lane);
+    __syncwarp();
+    add_block(out, T + at(row, row), kPitch, scratch, kScratchPitch, lane);
+    store_block(out, -1.0f, T + at(row, row - 1), kPitch, lane);
   }
+  __syncthreads();
+  const int row = warp >> 1, column = warp & 1;
+  {
+    float sum[2][4] = {};
+    for (int x = column; x < 2; ++x) {
+      add_block(sum, L + at(2 + row, x), kPitch, T + at(x, column), kPitch, lane);
+    }
+    store_block(sum, 1.0f, spare + at(row, column), kPitch, lane);
+  }
+  __syncthreads();
+  float out[2][4] = {};
+  for (int x = 0; x <= row; ++x) {
+    add_block(out, T + at(2 + row, 2 + x), kPitch, spare + at(x, column), kPitch, lane);
+  }
+  store_block(out, -1.0f, T + at(2 + row, column), kPitch, lane);
+  __syncthreads();
 }
 
 template <bool momentum>
@@ -152,24 +168,25 @@ __device__ __forceinline__ void products(const MdnParams& p, Memory& c, const ch
   for (int n = 0; n < kChunk / 8; ++n) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const int row = 16 * warp + 8 * half + g;
-      float w[2], l[2];
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int column = 8 * n + 2 * i + e;
-        const float eta = c.eta[column];
-        w[e] = column <= row ? p.scale * qk[n][2 * half + e] * eta * c.gamma[row * kPitch + column]
-                             : 0.0f;
-        const int above = unshifted ? row : row - 1;
-        l[e] = column < row
-                   ? c.alpha[row] * kk[n][2 * half + e] * eta * c.gamma[above * kPitch + column]
-                   : 0.0f;
-        c.L[row * kPitch + column] = l[e];
+      const int row = 16 * warp + 8 * half + g, column = 8 * n + 2 * i;
+      std::uint32_t pair = 0;
+      if (n <= 2 * warp + 1) {
+        const int above = unshifted || row == 0 ? row : row - 1;
+        const float2 eta = pair_at(c.eta + column);
+        const float2 here = pair_at(c.gamma + row * kPitch + column);
+        const float2 before = pair_at(c.gamma + above * kPitch + column);
+        const float scale = p.scale, alpha = c.alpha[row];
+        const float(&x)[4] = qk[n], (&y)[4] = kk[n];
+        const int e = 2 * half;
+        pair = bf16_pair(column <= row ? scale * x[e] * eta.x * here.x : 0.0f,
+                         column < row ? scale * x[e + 1] * eta.y * here.y : 0.0f);
+        *reinterpret_cast<float2*>(c.L + row * kPitch + column) =
+            make_float2(column < row ? alpha * y[e] * eta.x * before.x : 0.0f,
+                        column + 1 < row ? alpha * y[e + 1] * eta.y * before.y : 0.0f);
       }
-      const std::uint32_t pair = bf16_pair(w[0], w[1]);
-      *reinterpret_cast<std::uint32_t*>(
-          record + kRecordW + ((2 * warp + half) * (kChunk / 8) + n) * kTileBytes + lane * 4) =
-          pair;
+      *reinterpret_cast<std::uint32_t*>(record + kRecordW +
+                                        ((2 * warp + half) * (kChunk / 8) + n) * kTileBytes +
+                                        lane * 4) = pair;
     }
   }
 }
@@ -183,8 +200,8 @@ __global__ void __launch_bounds__(kThreads) mdn_prepare_kernel(const __grid_cons
   const MdnPlace at = place_of(p, blockIdx.x);
   if (at.steps == 0) return;
   const int thread = threadIdx.x;
-  copy_tokens<K / 8>(q, p.q, at, 0, thread, kThreads);
-  copy_tokens<K / 8>(k, p.k, at, 0, thread, kThreads);
+  copy_tokens<K / 8, kThreads>(q, p.q, at, 0, thread);
+  copy_tokens<K / 8, kThreads>(k, p.k, at, 0, thread);
   copy_commit();
   if (thread < kChunk) {
     const MdnGates g = chunk_gates(p, at, thread);
@@ -205,14 +222,17 @@ __global__ void __launch_bounds__(kThreads) mdn_prepare_kernel(const __grid_cons
   for (int x = thread; x < kEndMomentum + 1; x += kThreads) vectors[x] = c.vectors[x];
   __syncthreads();
   float* T = c.gamma;
-  invert(c.L, T, c.scratch[thread >> 5]);
+  // Q is no longer needed.
+  invert(c.L, T, c.scratch[thread >> 5], reinterpret_cast<float*>(memory));
   const int lane = thread & 31, g = lane >> 2, i = lane & 3;
   for (int tile = thread >> 5; tile < kChunk; tile += kThreads / 32) {
     const int row = tile / 8, column = tile % 8;
-    const float* from = T + (8 * row + g) * kPitch + 8 * column + 2 * i;
-    const bool there = column / 2 <= row / 2;
-    *reinterpret_cast<std::uint32_t*>(record + kRecordT + tile * kTileBytes + lane * 4) =
-        there ? bf16_pair(from[0], from[1]) : 0u;
+    std::uint32_t pair = 0;
+    if (column / 2 <= row / 2) {
+      const float2 x = pair_at(T + (8 * row + g) * kPitch + 8 * column + 2 * i);
+      pair = bf16_pair(x.x, x.y);
+    }
+    *reinterpret_cast<std::uint32_t*>(record + kRecordT + tile * kTileBytes + lane * 4) = pair;
   }
 }
 

@@ -38,9 +38,9 @@ __device__ __forceinline__ void reverse_block(const MdnFast& f) {
   constexpr int kThreads = 32 * warps;
   ASSAY_SHARED_MEMORY(memory);
   const MdnParams& p = f.p;
-  const std::int64_t unit = blockIdx.x;
-  const MdnSegment u = segment_of(p, unit / p.H);
-  const int head = static_cast<int>(unit % p.H), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const unsigned unit = blockIdx.x, heads = p.H;
+  const MdnSegment u = segment_of(p, unit / heads);
+  const int head = static_cast<int>(unit % heads), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int block_v0 = static_cast<int>(blockIdx.y) * 16 * warps, v0 = block_v0 + 16 * warp;
   const std::int64_t chunks = (u.length + kChunk - 1) / kChunk;
   const auto place = [&](std::int64_t chunk) {
@@ -51,17 +51,22 @@ __device__ __forceinline__ void reverse_block(const MdnFast& f) {
     at.head = head, at.steps = left < kChunk ? static_cast<int>(left) : kChunk;
     return at;
   };
+  const auto rows = [&](const Strided& x, int column) {
+    return MdnRows(x, u.batch, u.first, head, column);
+  };
+  const MdnRows q_rows = rows(p.q, 0), k_rows = rows(p.k, 0);
+  const MdnRows u_rows = p.d_o.data ? rows(p.d_o, block_v0) : q_rows;
   const auto fetch = [&](std::int64_t chunk) {
-    const MdnPlace at = place(chunk);
+    const std::int64_t t0 = chunk * kChunk, left = u.length - t0;
+    const int steps = left < kChunk ? static_cast<int>(left) : kChunk;
     char* to = memory + (chunk & 1) * Memory::kStage;
-    const int thread = threadIdx.x;
-    copy_tokens<K / 8>(to + Memory::kQ, p.q, at, 0, thread, kThreads);
-    copy_tokens<K / 8>(to + Memory::kK, p.k, at, 0, thread, kThreads);
-    if (p.d_o.data) {
-      copy_tokens<2 * warps>(to + Memory::kU, p.d_o, at, block_v0, thread, kThreads);
-    }
-    copy_piece(to + Memory::kRecord, f.records + at.index * kRecordBytes, kRecordBytes, thread,
-               kThreads);
+    const unsigned thread = threadIdx.x;
+    q_rows.template copy<K / 8, kThreads>(to + Memory::kQ, t0, steps, thread);
+    k_rows.template copy<K / 8, kThreads>(to + Memory::kK, t0, steps, thread);
+    if (p.d_o.data) u_rows.template copy<2 * warps, kThreads>(to + Memory::kU, t0, steps, thread);
+    copy_piece<kRecordBytes, kThreads>(
+        to + Memory::kRecord, f.records + ((u.first_slot + chunk) * p.H + head) * kRecordBytes,
+        thread);
     copy_commit();
   };
   if (!p.d_o.data) {

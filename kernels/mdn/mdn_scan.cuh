@@ -31,7 +31,8 @@ struct Scan {
   char* memory;
   MdnSegment u;
   int head, v0, pair, lane;
-  std::int64_t chunks;
+  std::int64_t chunks = 0;
+  MdnRows q, k, v;
 
   __device__ __forceinline__ std::int64_t place(std::int64_t chunk) const {
     return (u.first_slot + chunk) * p.H + head;
@@ -56,14 +57,15 @@ struct Scan {
   }
 
   __device__ __forceinline__ void fetch(std::int64_t chunk) const {
-    const MdnPlace at = chunk_place(chunk);
+    const std::int64_t t0 = chunk * kChunk, left = u.length - t0;
+    const int steps = left < kChunk ? static_cast<int>(left) : kChunk;
     char* to = stage(chunk);
-    const int thread = threadIdx.x, block_v0 = v0 - 16 * pair;
-    copy_tokens<K / 8>(to + Memory::kQ, p.q, at, 0, thread, kThreads);
-    copy_tokens<K / 8>(to + Memory::kK, p.k, at, 0, thread, kThreads);
-    copy_tokens<2 * pairs>(to + Memory::kV, p.v, at, block_v0, thread, kThreads);
-    copy_piece(to + Memory::kRecord, f.records + at.index * kRecordBytes, kRecordBytes, thread,
-               kThreads);
+    const unsigned thread = threadIdx.x;
+    q.template copy<K / 8, kThreads>(to + Memory::kQ, t0, steps, thread);
+    k.template copy<K / 8, kThreads>(to + Memory::kK, t0, steps, thread);
+    v.template copy<2 * pairs, kThreads>(to + Memory::kV, t0, steps, thread);
+    copy_piece<kRecordBytes, kThreads>(to + Memory::kRecord,
+                                       f.records + place(chunk) * kRecordBytes, thread);
     copy_commit();
   }
 
@@ -115,7 +117,7 @@ struct Scan {
       const char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
-      const TileMatrix<K / 8> k{const_cast<char*>(from) + Memory::kK};
+      const TileMatrix<K / 8> keys{const_cast<char*>(from) + Memory::kK};
       std::uint32_t a[kChunk / 16][4];
       {
         Columns<kChunk / 8> of_S, of_M;
@@ -129,16 +131,16 @@ struct Scan {
 #pragma unroll
           for (int n = 0; n < kChunk / 8; n += 2) {
             std::uint32_t b[4];
-            k.template load_across<false>(b, n, 2 * step, lane);
+            keys.template load_across<false>(b, n, 2 * step, lane);
             read(of_S, s, b, n);
             if constexpr (momentum) read(of_M, m, b, n);
           }
         }
-        const TileMatrix<2 * pairs> v{const_cast<char*>(from) + Memory::kV};
+        const TileMatrix<2 * pairs> values{const_cast<char*>(from) + Memory::kV};
 #pragma unroll
         for (int n = 0; n < kChunk / 8; n += 2) {
           std::uint32_t y[4];  // X^T = V^T - ...: tiles (n, first 8 columns), (n, other 8), ...
-          v.template load_across<true>(y, n, 2 * pair, lane);
+          values.template load_across<true>(y, n, 2 * pair, lane);
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
             const float2 decay = factor_of(vectors + kDecay * kChunk, n + half, lane);
@@ -168,7 +170,7 @@ struct Scan {
         residual()[32 * step + lane] = make_uint4(r[0], r[1], r[2], r[3]);
       }
       arrive_threads(1 + pair, 64);
-      advance(S, M, R, k, vectors);
+      advance(S, M, R, keys, vectors);
       if (chunk + 1 < chunks) {
         publish(chunk + 1, 0, S);
         if constexpr (momentum) publish(chunk + 1, 1, M);
@@ -179,7 +181,7 @@ struct Scan {
   }
 
   __device__ __forceinline__ void advance(Columns<K / 8>& S, Columns<K / 8>& M,
-                                          const Columns<kChunk / 8>& R, const TileMatrix<K / 8>& k,
+                                          const Columns<kChunk / 8>& R, const TileMatrix<K / 8>& keys,
                                           const float* vectors) const {
     const float decay = vectors[kEndDecay], carry = vectors[kEndCarry], mu = vectors[kEndMomentum];
     const bool stale = ASSAY_MDN_IS_FAULT(p, stale_second_state);
@@ -204,7 +206,7 @@ struct Scan {
 #pragma unroll
       for (int n = 0; n < K / 8; n += 2) {
         std::uint32_t b[4];
-        k.template load_down<true>(b, 2 * step, n, lane);
+        keys.template load_down<true>(b, 2 * step, n, lane);
         multiply(S.x[n], s, b[0], b[1]), multiply(S.x[n + 1], s, b[2], b[3]);
         if constexpr (momentum) {
           multiply(M.x[n], m, b[0], b[1]), multiply(M.x[n + 1], m, b[2], b[3]);
@@ -221,7 +223,7 @@ struct Scan {
       const char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
-      const TileMatrix<K / 8> q{const_cast<char*>(from) + Memory::kQ};
+      const TileMatrix<K / 8> queries{const_cast<char*>(from) + Memory::kQ};
       const MdnPlace at = chunk_place(chunk);
       Columns<kChunk / 8> of_S, of_M;
       of_S.clear();
@@ -244,7 +246,7 @@ struct Scan {
 #pragma unroll
           for (int n = 0; n < kChunk / 8; n += 2) {
             std::uint32_t b[4];
-            q.template load_across<false>(b, n, 2 * step, lane);
+            queries.template load_across<false>(b, n, 2 * step, lane);
             read(of_S, s, b, n);
             if constexpr (momentum) read(of_M, m, b, n);
           }
@@ -301,19 +303,17 @@ template <bool momentum, int K, int pairs>
 __device__ __forceinline__ void scan_block(const MdnFast& f) {
   ASSAY_SHARED_MEMORY(memory);
   const MdnParams& p = f.p;
-  const std::int64_t unit = blockIdx.x;
+  const unsigned unit = blockIdx.x, heads = p.H;
   const int warp = threadIdx.x >> 5, pair = warp % pairs;
-  const Scan<momentum, K, pairs> scan{f,
-                                      p,
-                                      memory,
-                                      segment_of(p, unit / p.H),
-                                      static_cast<int>(unit % p.H),
-                                      static_cast<int>(blockIdx.y) * 16 * pairs + 16 * pair,
-                                      pair,
-                                      static_cast<int>(threadIdx.x) & 31,
-                                      0};
-  Scan<momentum, K, pairs> run = scan;
+  Scan<momentum, K, pairs> run{f, p, memory, segment_of(p, unit / heads)};
+  run.head = static_cast<int>(unit % heads), run.pair = pair;
+  const int block_v0 = static_cast<int>(blockIdx.y) * 16 * pairs;
+  run.v0 = block_v0 + 16 * pair, run.lane = threadIdx.x & 31;
   run.chunks = (run.u.length + kChunk - 1) / kChunk;
+  const auto rows = [&](const Strided& x, int column) {
+    return MdnRows(x, run.u.batch, run.u.first, run.head, column);
+  };
+  run.q = rows(p.q, 0), run.k = rows(p.k, 0), run.v = rows(p.v, block_v0);
   if (run.chunks > 0) run.fetch(0);
   if (warp < pairs) {
     run.carry_states();
