@@ -31,32 +31,42 @@ __global__ void __launch_bounds__(kThreads) mdn_gates_kernel(const __grid_consta
     float* to = c.d_gamma + (x / kChunk + 1) * kPitch + x % kChunk;
     to[0] = y.x, to[1] = y.y, to[2] = y.z, to[3] = y.w;
   }
-  if (j >= kThreads - kChunk) {
-    const int t = j - (kThreads - kChunk);
-    const MdnGates g = chunk_gates(p, at, t);
-    c.alpha[t + 1] = g.alpha, c.mu[t + 1] = g.mu, c.beta[t + 1] = g.beta, c.eta[t] = g.eta;
+  const float* kept = f.coefficients + at.index * kKeptFloats;
+  if (j < kChunk) {
+    const float* gates = kept + kKeptGates + j;
+    c.alpha[j + 1] = gates[0], c.mu[j + 1] = gates[kChunk], c.beta[j + 1] = gates[2 * kChunk];
+    c.eta[j] = gates[3 * kChunk];
+  }
+  if constexpr (!momentum) {  // γ and ᾱ as they were; with momentum, m is needed too
+    for (int x = 4 * j; x < kChunk * kChunk; x += 4 * kThreads) {
+      const float4 y = *reinterpret_cast<const float4*>(kept + x);
+      float* to = c.gamma + (x / kChunk + 1) * kPitch + x % kChunk;
+      to[0] = y.x, to[1] = y.y, to[2] = y.z, to[3] = y.w;
+    }
+    if (j < kChunk) {
+      const char* record = f.records + at.index * kRecordBytes + kRecordVectors;
+      const float* vectors = reinterpret_cast<const float*>(record);
+      c.gamma[(j + 1) * kPitch + kOfDecay] = vectors[kDecay * kChunk + j];
+      if (j == 0) c.gamma[kOfDecay] = 1;
+    }
   }
   __syncthreads();
   constexpr int kOwn = momentum ? kColumns : kColumns - 1;
   const int begin = j < kChunk ? j + 1 : 0;  // the row in which a column begins
-  if (j < kOwn) {
-    float gamma = j < kChunk ? c.beta[j + 1] : j == kOfDecay ? 1.0f : 0.0f;
-    float m = j == kOfDecay ? 0.0f : 1.0f;
-    c.gamma[begin * kPitch + j] = gamma;
-    if constexpr (momentum) c.m[begin * kPitch + j] = m;
+  if constexpr (momentum) {
+    if (j < kOwn) {
+      float gamma = j < kChunk ? c.beta[j + 1] : j == kOfDecay ? 1.0f : 0.0f;
+      float m = j == kOfDecay ? 0.0f : 1.0f;
+      c.gamma[begin * kPitch + j] = gamma, c.m[begin * kPitch + j] = m;
 #pragma unroll 8
-    for (int row = begin + 1; row <= kChunk; ++row) {
-      if constexpr (momentum) {
+      for (int row = begin + 1; row <= kChunk; ++row) {
         m *= c.mu[row];
         gamma = fmaf(c.alpha[row], gamma, c.beta[row] * m);
-        c.m[row * kPitch + j] = m;
-      } else {
-        gamma *= c.alpha[row];
+        c.gamma[row * kPitch + j] = gamma, c.m[row * kPitch + j] = m;
       }
-      c.gamma[row * kPitch + j] = gamma;
     }
+    __syncthreads();
   }
-  __syncthreads();
   const int last = kChunk - 1;
   if (j < kChunk) {  // reads of the states before, and writes into those after
     float direct = in[kOfAlpha + j] - c.gamma[j * kPitch + kOfDecay] * in[kOfErrorS + j];

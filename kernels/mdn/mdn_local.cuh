@@ -87,26 +87,20 @@ struct Local {
     copy_piece<Memory::kValues, kThreads>(memory + Memory::kX, f.d_residuals + kept, thread);
     copy_piece<2048, kThreads>(memory + Memory::kVectors,
                                f.records + at.index * kRecordBytes + kRecordVectors, thread);
+    const char* coefficients =
+        reinterpret_cast<const char*>(f.coefficients + at.index * kKeptFloats);
+#pragma unroll
+    for (unsigned first = 0; first < kChunk * kChunk / 4; first += kThreads) {
+      const unsigned x = first + thread;
+      copy_async(memory + Memory::kGamma + x / 16 * (Memory::kPitch * 4) + x % 16 * 16,
+                 coefficients + x * 16, true);
+    }
+    copy_piece<4 * kChunk * 4, kThreads>(memory + Memory::kGates, coefficients + kKeptGates * 4,
+                                         thread);
     copy_commit();
     fetch_slice(Memory::kStatesAt, f.kept, 0);
     fetch_slice(Memory::kCotangentsAt, f.d_kept, 0);
     copy_commit();
-  }
-
-  __device__ __forceinline__ void coefficients() const {
-    if (thread < kChunk) {
-      const MdnGates x = chunk_gates(p, at, thread);
-      float* gates = floats(Memory::kGates) + thread;
-      gates[0] = x.alpha, gates[kChunk] = x.mu, gates[2 * kChunk] = x.beta;
-      gates[3 * kChunk] = x.eta;
-    }
-    __syncthreads();
-    if (thread >= kChunk) return;
-    const float* gates = floats(Memory::kGates);
-    const float beta = gates[2 * kChunk + thread];
-    gamma(thread, thread) = beta;
-    follow_column<momentum>(gates, gates + kChunk, gates + 2 * kChunk, thread + 1, beta, 1,
-                            [&](int t, float x, float) { gamma(t, thread) = x; });
   }
 
   /// d_W, d_L and what they meet; leaves w and l in tiles, and the cotangent of γ.
@@ -366,7 +360,6 @@ struct Local {
 
   __device__ __forceinline__ void run() const {
     fetch();
-    coefficients();
     copy_wait<1>();
     __syncthreads();
     inner_products();

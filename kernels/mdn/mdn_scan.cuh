@@ -1,7 +1,7 @@
 // Forward through time. A block has `pairs` pairs of warps, each for 16 columns of V of one head of
-// a sequence: the first of a pair carries S^T and M^T, solves for R and updates, the second reads
-// out O from the states before the chunk, which the first leaves in shared memory, and keeps what
-// the way back needs.
+// a sequence: the first of a pair carries S^T and M^T, solves for R and updates, the second fetches
+// the next chunk, reads out O from the states before the chunk, which the first leaves in shared
+// memory, and keeps what the way back needs.
 #pragma once
 
 #include "kernels/mdn/mdn_carry.cuh"
@@ -32,7 +32,6 @@ struct Scan {
   MdnSegment u;
   int head, v0, pair, lane;
   std::int64_t chunks = 0;
-  MdnRows q, k, v;
 
   __device__ __forceinline__ std::int64_t place(std::int64_t chunk) const {
     return (u.first_slot + chunk) * p.H + head;
@@ -54,19 +53,6 @@ struct Scan {
   }
   __device__ __forceinline__ uint4* residual() const {
     return reinterpret_cast<uint4*>(memory + Memory::kResidualsAt + pair * Memory::kResidual);
-  }
-
-  __device__ __forceinline__ void fetch(std::int64_t chunk) const {
-    const std::int64_t t0 = chunk * kChunk, left = u.length - t0;
-    const int steps = left < kChunk ? static_cast<int>(left) : kChunk;
-    char* to = stage(chunk);
-    const unsigned thread = threadIdx.x;
-    q.template copy<K / 8, kThreads>(to + Memory::kQ, t0, steps, thread);
-    k.template copy<K / 8, kThreads>(to + Memory::kK, t0, steps, thread);
-    v.template copy<2 * pairs, kThreads>(to + Memory::kV, t0, steps, thread);
-    copy_piece<kRecordBytes, kThreads>(to + Memory::kRecord,
-                                       f.records + place(chunk) * kRecordBytes, thread);
-    copy_commit();
   }
 
   __device__ __forceinline__ void publish(std::int64_t chunk, int which,
@@ -111,9 +97,7 @@ struct Scan {
       publish(0, 1, M);
     }
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-      copy_wait<0>();
       __syncthreads();
-      if (chunk + 1 < chunks) fetch(chunk + 1);
       const char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
@@ -216,6 +200,25 @@ struct Scan {
   }
 
   __device__ __forceinline__ void read_out() const {
+    constexpr int kHalf = kThreads / 2;
+    const unsigned thread = threadIdx.x - kHalf;
+    MdnStream<K / 8, kHalf> q(p.q, u.batch, u.first, head, 0, thread);
+    MdnStream<K / 8, kHalf> k(p.k, u.batch, u.first, head, 0, thread);
+    MdnStream<2 * pairs, kHalf> v(p.v, u.batch, u.first, head, v0 - 16 * pair, thread);
+    const char* record = f.records + place(0) * kRecordBytes;
+    const std::int64_t record_step = std::int64_t{p.H} * kRecordBytes;
+    const auto fetch = [&](std::int64_t chunk) {
+      const std::int64_t left = u.length - chunk * kChunk;
+      const int steps = left < kChunk ? static_cast<int>(left) : kChunk;
+      char* to = stage(chunk);
+      q.copy(to + Memory::kQ, steps), k.copy(to + Memory::kK, steps);
+      v.copy(to + Memory::kV, steps);
+      copy_piece<kRecordBytes, kHalf>(to + Memory::kRecord, record, thread);
+      copy_commit();
+      q.move(1), k.move(1), v.move(1);
+      record += record_step;
+    };
+    if (chunks > 0) fetch(0);
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
       copy_wait<0>();
       __syncthreads();
@@ -310,11 +313,6 @@ __device__ __forceinline__ void scan_block(const MdnFast& f) {
   const int block_v0 = static_cast<int>(blockIdx.y) * 16 * pairs;
   run.v0 = block_v0 + 16 * pair, run.lane = threadIdx.x & 31;
   run.chunks = (run.u.length + kChunk - 1) / kChunk;
-  const auto rows = [&](const Strided& x, int column) {
-    return MdnRows(x, run.u.batch, run.u.first, run.head, column);
-  };
-  run.q = rows(p.q, 0), run.k = rows(p.k, 0), run.v = rows(p.v, block_v0);
-  if (run.chunks > 0) run.fetch(0);
   if (warp < pairs) {
     run.carry_states();
   } else {

@@ -280,21 +280,6 @@ struct TileMatrix {
   }
 };
 
-/// kRows x 8 `columns` numbers of bf16 from rows in global memory, `stride` bytes apart, into tiles;
-/// rows from `there` on are zeros. By `threads` threads, this being number `thread`.
-template <int rows, int columns, int threads>
-__device__ __forceinline__ void copy_rows(char* to, const char* from, std::int64_t stride,
-                                          unsigned there, unsigned thread) {
-  static_assert(rows * columns % threads == 0 || threads > rows * columns);
-#pragma unroll
-  for (unsigned first = 0; first < rows * columns; first += threads) {
-    const unsigned at = first + thread;
-    if (threads > rows * columns && at >= rows * columns) break;
-    const unsigned row = at / (8 * columns) * 8 + at % 8, column = at / 8 % columns;
-    const bool exists = row < there;
-    copy_async(to + at * 16, from + (exists ? row * stride : 0) + column * 16, exists);
-  }
-}
 /// `bytes` (a multiple of 16) in one piece.
 template <int bytes, int threads>
 __device__ __forceinline__ void copy_piece(char* to, const char* from, unsigned thread) {
