@@ -167,6 +167,7 @@ void take_fast(Plan& plan, Workspace& memory) {
   f.d_kept = memory.take<char>(places * state);
   f.residuals = memory.take<char>(places * rows);
   f.d_residuals = memory.take<char>(places * rows);
+  f.coefficients = memory.take<float>(places * kKeptFloats);
   f.cotangents = memory.take<float>(places * kCotangentFloats);
 }
 

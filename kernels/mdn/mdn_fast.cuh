@@ -14,11 +14,11 @@ struct MdnPlace {
   int head, steps;            // steps 0: nobody's
 };
 
-__device__ __forceinline__ MdnPlace place_of(const MdnParams& p, std::int64_t index) {
-  const std::int64_t slot = index / p.H;
+__device__ __forceinline__ MdnPlace place_of(const MdnParams& p, unsigned index) {
+  const unsigned heads = p.H, slot = index / heads;
   MdnPlace at;
-  at.index = index, at.head = static_cast<int>(index % p.H);
-  std::int64_t sequence, chunk;
+  at.index = index, at.head = static_cast<int>(index - slot * heads);
+  std::int64_t sequence;
   if (p.cu_seqlens) {  // the last sequence whose slots begin at or before this one
     std::int64_t low = 0, high = p.sequences - 1;
     while (low < high) {
@@ -31,39 +31,91 @@ __device__ __forceinline__ MdnPlace place_of(const MdnParams& p, std::int64_t in
     }
     sequence = low;
   } else {
-    sequence = slot / ((p.T + kChunk - 1) / kChunk);
+    sequence = slot / static_cast<unsigned>((p.T + kChunk - 1) / kChunk);
   }
   const MdnSegment u = segment_of(p, sequence);
-  chunk = slot - u.first_slot;
-  const std::int64_t left = u.length - chunk * kChunk;
+  const std::int64_t chunk = slot - u.first_slot, left = u.length - chunk * kChunk;
   at.batch = u.batch, at.first = u.first + chunk * kChunk;
   at.steps = left <= 0 ? 0 : left < kChunk ? static_cast<int>(left) : kChunk;
   return at;
 }
 
-/// Rows of q, k, v or d_o of a chunk into tiles, `columns` tiles wide from column `from_column` on.
-template <int columns>
-__device__ __forceinline__ void copy_tokens(char* to, const Strided& x, const MdnPlace& at,
-                                            int from_column, int thread, int threads) {
-  const char* from = token_at(x, at.batch, at.first, at.head) + from_column * x.column;
-  if (x.wide) {
-    copy_rows<columns>(to, from, x.time, kChunk, at.steps, thread, threads);
-    return;
+/// The rows of a head of q, k, v or d_o, a chunk at a time into tiles [kChunk, 8 columns], zeros
+/// after its end: by `threads` threads, each with what it needs ready in registers.
+template <int columns, int threads>
+class MdnStream {
+ public:
+  __device__ __forceinline__ MdnStream(const Strided& x, std::int64_t batch, std::int64_t t,
+                                       int head, int from_column, unsigned thread)
+      : time_(x.time), to_(thread * 16), wide_(x.wide) {
+    const unsigned column = kWhole ? thread / 8 % columns : thread / 8;
+    row_ = kWhole ? thread / kGroup * 8 + thread % 8 : thread % 8;
+    start_ = token_at(x, batch, t, head) + from_column * x.column;
+    at_ = start_ + row_ * time_ + column * 16;
+    column_ = x.column;
   }
-  for (int piece = thread; piece < kChunk * columns; piece += threads) {
-    const int row = piece / (8 * columns) * 8 + piece % 8, column = piece / 8 % columns * 8;
-    const char* source = from + row * x.time + column * x.column;
-    std::uint32_t pairs[4];
+  /// The chunk `chunks` after the current one becomes the current one.
+  __device__ __forceinline__ void move(std::int64_t chunks) {
+    at_ += chunks * kChunk * time_, start_ += chunks * kChunk * time_;
+  }
+  __device__ __forceinline__ void copy(char* to, int steps) const {
+    if (!wide_) return copy_narrow(to, steps);
+    const char* from = at_;
+    to += to_;
+    if constexpr (kWhole) {
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const auto bits = [&](int y) -> std::uint32_t {
-        if (row >= at.steps) return 0;
-        return *reinterpret_cast<const std::uint16_t*>(source + y * x.column);
-      };
-      pairs[e] = bits(2 * e) | bits(2 * e + 1) << 16;
+      for (int s = 0; s < kChunk * columns / threads; ++s) {
+        const int row = s * (threads / columns);
+        copy_async(to + s * threads * 16, from, static_cast<int>(row_) + row < steps);
+        from += threads / columns * time_;
+      }
+    } else {
+#pragma unroll
+      for (int group = 0; group < kChunk / 8; ++group) {
+#pragma unroll
+        for (int part = 0; part < kGroup / threads; ++part) {
+          copy_async(to + (group * kGroup + part * threads) * 16, from + part * (threads * 2),
+                     static_cast<int>(row_) + 8 * group < steps);
+        }
+        from += 8 * time_;
+      }
     }
-    *reinterpret_cast<uint4*>(to + piece * 16) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
   }
+
+ private:
+  static constexpr int kGroup = 8 * columns;  // pieces of 16 bytes in 8 rows
+  static constexpr bool kWhole = threads % kGroup == 0;
+  static_assert(kWhole || kGroup % threads == 0);
+
+  __device__ __noinline__ void copy_narrow(char* to, int steps) const {
+#pragma unroll 1
+    for (int piece = to_ / 16; piece < kChunk * columns; piece += threads) {
+      const int row = piece / kGroup * 8 + piece % 8, first = piece / 8 % columns * 8;
+      const char* from = start_ + row * time_ + first * column_;
+      std::uint32_t pairs[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const auto bits = [&](int y) -> std::uint32_t {
+          return row < steps ? *reinterpret_cast<const std::uint16_t*>(from + y * column_) : 0;
+        };
+        pairs[e] = bits(2 * e) | bits(2 * e + 1) << 16;
+      }
+      *reinterpret_cast<uint4*>(to + piece * 16) =
+          make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    }
+  }
+
+  const char *at_, *start_;
+  std::int64_t time_, column_;
+  unsigned row_, to_;
+  bool wide_;
+};
+
+template <int columns, int threads>
+__device__ __forceinline__ void copy_tokens(char* to, const Strided& x, const MdnPlace& at,
+                                            int from_column, unsigned thread) {
+  const MdnStream<columns, threads> rows(x, at.batch, at.first, at.head, from_column, thread);
+  rows.copy(to, at.steps);
 }
 
 __device__ __forceinline__ MdnGates chunk_gates(const MdnParams& p, const MdnPlace& at, int t) {

@@ -34,6 +34,10 @@ enum MdnCotangent {
   kCotangentFloats = kOfStates + 64
 };
 
+/// What `prepare` leaves for the way back, in floats: Γ [kChunk, kChunk], of which the lower triangle
+/// means something, and the gates alpha, mu, beta, eta [kChunk] each.
+enum MdnKept { kKeptGates = kChunk * kChunk, kKeptFloats = kKeptGates + 4 * kChunk };
+
 struct MdnFast {
   MdnParams p;
   char* records = nullptr;      // [slot, head, kRecordBytes]
@@ -41,7 +45,8 @@ struct MdnFast {
   char* d_kept = nullptr;       // the same of d_S^T after it
   char* residuals = nullptr;    // [slot, head, V kChunk / 64 tiles] of R^T
   char* d_residuals = nullptr;  // of d_X^T
-  float* cotangents = nullptr;  // [slot, head, kCotangentFloats]
+  float* coefficients = nullptr;  // [slot, head, kKeptFloats]
+  float* cotangents = nullptr;    // [slot, head, kCotangentFloats]
   int pairs = 4;                // 16 columns each, of a block of `scan` and `reverse`
 };
 

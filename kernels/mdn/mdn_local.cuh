@@ -62,7 +62,9 @@ struct Local {
   __device__ __forceinline__ void fetch_slice(int to, const char* from, int slice) const {
     from += at.index * Memory::kStates * kept_bytes(K, V) + slice * 8 * kTileBytes;
     for (int s = 0; s < Memory::kStates; ++s) {
-      for (int x = thread; x < V / 8 * 64; x += kThreads) {
+#pragma unroll
+      for (unsigned first = 0; first < V / 8 * 64; first += kThreads) {
+        const unsigned x = first + thread;
         copy_async(memory + to + s * Memory::kSlice + x * 16,
                    from + s * kept_bytes(K, V) + (x / 64 * (K / 8)) * kTileBytes + x % 64 * 16,
                    true);
@@ -71,40 +73,34 @@ struct Local {
   }
 
   __device__ __forceinline__ void fetch() const {
-    copy_tokens<K / 8>(memory + Memory::kQ, p.q, at, 0, thread, kThreads);
-    copy_tokens<K / 8>(memory + Memory::kK, p.k, at, 0, thread, kThreads);
+    copy_tokens<K / 8, kThreads>(memory + Memory::kQ, p.q, at, 0, thread);
+    copy_tokens<K / 8, kThreads>(memory + Memory::kK, p.k, at, 0, thread);
     if (p.d_o.data) {
-      copy_tokens<V / 8>(memory + Memory::kU, p.d_o, at, 0, thread, kThreads);
+      copy_tokens<V / 8, kThreads>(memory + Memory::kU, p.d_o, at, 0, thread);
     } else {
       for (int x = thread * 16; x < Memory::kValues; x += kThreads * 16) {
         *reinterpret_cast<uint4*>(memory + Memory::kU + x) = make_uint4(0, 0, 0, 0);
       }
     }
     const std::int64_t kept = at.index * kept_bytes(kChunk, V);
-    copy_piece(memory + Memory::kR, f.residuals + kept, Memory::kValues, thread, kThreads);
-    copy_piece(memory + Memory::kX, f.d_residuals + kept, Memory::kValues, thread, kThreads);
-    copy_piece(memory + Memory::kVectors, f.records + at.index * kRecordBytes + kRecordVectors,
-               2048, thread, kThreads);
+    copy_piece<Memory::kValues, kThreads>(memory + Memory::kR, f.residuals + kept, thread);
+    copy_piece<Memory::kValues, kThreads>(memory + Memory::kX, f.d_residuals + kept, thread);
+    copy_piece<2048, kThreads>(memory + Memory::kVectors,
+                               f.records + at.index * kRecordBytes + kRecordVectors, thread);
+    const char* coefficients =
+        reinterpret_cast<const char*>(f.coefficients + at.index * kKeptFloats);
+#pragma unroll
+    for (unsigned first = 0; first < kChunk * kChunk / 4; first += kThreads) {
+      const unsigned x = first + thread;
+      copy_async(memory + Memory::kGamma + x / 16 * (Memory::kPitch * 4) + x % 16 * 16,
+                 coefficients + x * 16, true);
+    }
+    copy_piece<4 * kChunk * 4, kThreads>(memory + Memory::kGates, coefficients + kKeptGates * 4,
+                                         thread);
     copy_commit();
     fetch_slice(Memory::kStatesAt, f.kept, 0);
     fetch_slice(Memory::kCotangentsAt, f.d_kept, 0);
     copy_commit();
-  }
-
-  __device__ __forceinline__ void coefficients() const {
-    if (thread < kChunk) {
-      const MdnGates x = chunk_gates(p, at, thread);
-      float* gates = floats(Memory::kGates) + thread;
-      gates[0] = x.alpha, gates[kChunk] = x.mu, gates[2 * kChunk] = x.beta;
-      gates[3 * kChunk] = x.eta;
-    }
-    __syncthreads();
-    if (thread >= kChunk) return;
-    const float* gates = floats(Memory::kGates);
-    const float beta = gates[2 * kChunk + thread];
-    gamma(thread, thread) = beta;
-    follow_column<momentum>(gates, gates + kChunk, gates + 2 * kChunk, thread + 1, beta, 1,
-                            [&](int t, float x, float) { gamma(t, thread) = x; });
   }
 
   /// d_W, d_L and what they meet; leaves w and l in tiles, and the cotangent of γ.
@@ -364,7 +360,6 @@ struct Local {
 
   __device__ __forceinline__ void run() const {
     fetch();
-    coefficients();
     copy_wait<1>();
     __syncthreads();
     inner_products();

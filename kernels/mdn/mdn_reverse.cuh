@@ -1,4 +1,5 @@
-// Backward through time. A warp carries 16 columns of the cotangents of S and M, transposed:
+// Backward through time. The first warp of a pair carries 16 columns of the cotangents of S and M,
+// transposed; the second fetches and makes the products that need only d_O:
 //
 //   d_R = scale W^T d_O + γ_C η (k d_S) - m_C η (k d_M)    d_X = T^T d_R
 //   d_S' = ᾱ_C d_S + (scale ᾱ Q)^T d_O - (ᾱ K)^T d_X
@@ -9,12 +10,15 @@
 
 namespace assay::cuda {
 
-template <bool momentum, int K, int warps>
+template <bool momentum, int K, int pairs>
 struct ReverseMemory {
   static constexpr int kStates = momentum ? 2 : 1;
-  static constexpr int kRows = kChunk * K * 2, kValues = kChunk * 16 * warps * 2;
+  static constexpr int kRows = kChunk * K * 2, kValues = kChunk * 16 * pairs * 2;
   static constexpr int kQ = 0, kK = kRows, kU = 2 * kRows, kRecord = kU + kValues;
-  static constexpr int kStage = kRecord + kRecordBytes, kBytes = 2 * kStage;
+  static constexpr int kStage = kRecord + kRecordBytes;
+  static constexpr int kOfW = 16 * kChunk * 4, kOfQ = 16 * K * 4;  // of a pair, and state
+  static constexpr int kOfWAt = 2 * kStage, kOfQAt = kOfWAt + pairs * kOfW;
+  static constexpr int kBytes = kOfQAt + pairs * kStates * kOfQ;
 };
 
 /// += Y^T L for a lower triangular L in tiles and Y^T [16, kChunk] as operands A.
@@ -32,184 +36,257 @@ __device__ __forceinline__ void times_upper(Columns<kChunk / 8>& out,
   }
 }
 
-template <bool momentum, int K, int warps>
-__device__ __forceinline__ void reverse_block(const MdnFast& f) {
-  using Memory = ReverseMemory<momentum, K, warps>;
-  constexpr int kThreads = 32 * warps;
-  ASSAY_SHARED_MEMORY(memory);
-  const MdnParams& p = f.p;
-  const std::int64_t unit = blockIdx.x;
-  const MdnSegment u = segment_of(p, unit / p.H);
-  const int head = static_cast<int>(unit % p.H), lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int block_v0 = static_cast<int>(blockIdx.y) * 16 * warps, v0 = block_v0 + 16 * warp;
-  const std::int64_t chunks = (u.length + kChunk - 1) / kChunk;
-  const auto place = [&](std::int64_t chunk) {
-    MdnPlace at;
-    const std::int64_t left = u.length - chunk * kChunk;
-    at.batch = u.batch, at.first = u.first + chunk * kChunk;
-    at.index = (u.first_slot + chunk) * p.H + head;
-    at.head = head, at.steps = left < kChunk ? static_cast<int>(left) : kChunk;
-    return at;
-  };
-  const auto fetch = [&](std::int64_t chunk) {
-    const MdnPlace at = place(chunk);
-    char* to = memory + (chunk & 1) * Memory::kStage;
-    const int thread = threadIdx.x;
-    copy_tokens<K / 8>(to + Memory::kQ, p.q, at, 0, thread, kThreads);
-    copy_tokens<K / 8>(to + Memory::kK, p.k, at, 0, thread, kThreads);
-    if (p.d_o.data) {
-      copy_tokens<2 * warps>(to + Memory::kU, p.d_o, at, block_v0, thread, kThreads);
-    }
-    copy_piece(to + Memory::kRecord, f.records + at.index * kRecordBytes, kRecordBytes, thread,
-               kThreads);
-    copy_commit();
-  };
-  if (!p.d_o.data) {
-    for (int stage = 0; stage < 2; ++stage) {
-      char* at = memory + stage * Memory::kStage + Memory::kU;
-      for (int x = threadIdx.x * 16; x < Memory::kValues; x += kThreads * 16) {
-        *reinterpret_cast<uint4*>(at + x) = make_uint4(0, 0, 0, 0);
-      }
-    }
+/// Accumulators as lanes hold them, through shared memory.
+template <int tiles>
+__device__ __forceinline__ void hand_over(float4* to, const Columns<tiles>& x, int lane) {
+#pragma unroll
+  for (int n = 0; n < tiles; ++n) {
+    to[32 * n + lane] = make_float4(x.x[n][0], x.x[n][1], x.x[n][2], x.x[n][3]);
   }
-  if (chunks > 0) fetch(chunks - 1);
-  Columns<K / 8> S, M;  // cotangents
-  const bool ignored = ASSAY_MDN_IS_FAULT(p, final_cotangent_ignored);
-  load_columns<K>(S, ignored ? Strided{} : p.d_s_final, u.sequence, head, v0, lane);
-  if constexpr (momentum) {
-    load_columns<K>(M, ignored ? Strided{} : p.d_m_final, u.sequence, head, v0, lane);
+}
+
+template <bool momentum, int K, int pairs>
+struct Reverse {
+  using Memory = ReverseMemory<momentum, K, pairs>;
+  static constexpr int kHalf = 32 * pairs;
+
+  const MdnFast& f;
+  const MdnParams& p;
+  char* memory;
+  MdnSegment u;
+  int head, v0, pair, lane;
+  std::int64_t chunks;
+
+  __device__ __forceinline__ std::int64_t place(std::int64_t chunk) const {
+    return (u.first_slot + chunk) * p.H + head;
   }
-  for (std::int64_t chunk = chunks; chunk-- > 0;) {
-    copy_wait<0>();
-    __syncthreads();
-    if (chunk > 0) fetch(chunk - 1);
-    char* from = memory + (chunk & 1) * Memory::kStage;
-    const float* vectors = reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
-    const TileMatrix<K / 8> q{from + Memory::kQ}, k{from + Memory::kK};
-    const TileMatrix<2 * warps> u_tiles{from + Memory::kU};
-    const MdnPlace at = place(chunk);
-    std::uint32_t out[kChunk / 16][4], x[kChunk / 16][4];  // d_O^T, then d_R^T and d_X^T
-    {
-      Columns<kChunk / 8> d_R, of_M;
-      d_R.clear();
-      if constexpr (momentum) of_M.clear();
-      char* kept = f.d_kept + at.index * Memory::kStates * kept_bytes(K, p.V) +
-                   (v0 / 8) * (K / 8) * kTileBytes;
-#pragma unroll
-      for (int step = 0; step < K / 16; ++step) {
-        std::uint32_t s[4], m[4];
-        S.operand(step, s);
-        keep_operand<K / 8>(kept, step, s, lane);
-        if constexpr (momentum) {
-          M.operand(step, m);
-          keep_operand<K / 8>(kept + kept_bytes(K, p.V), step, m, lane);
-        }
-#pragma unroll
-        for (int n = 0; n < kChunk / 8; n += 2) {
-          std::uint32_t b[4];
-          k.template load_across<false>(b, n, 2 * step, lane);
-          multiply(d_R.x[n], s, b[0], b[1]), multiply(d_R.x[n + 1], s, b[2], b[3]);
-          if constexpr (momentum) {
-            multiply(of_M.x[n], m, b[0], b[1]), multiply(of_M.x[n + 1], m, b[2], b[3]);
-          }
-        }
-      }
-#pragma unroll
-      for (int n = 0; n < kChunk / 8; ++n) {
-        const float2 write = factor_of(vectors + kWrite * kChunk, n, lane);
-        float(&y)[4] = d_R.x[n];
-        y[0] *= write.x, y[1] *= write.y, y[2] *= write.x, y[3] *= write.y;
-        if constexpr (momentum) {
-          const float2 other = factor_of(vectors + kWriteMomentum * kChunk, n, lane);
-          const float(&m)[4] = of_M.x[n];
-          y[0] = fmaf(-other.x, m[0], y[0]), y[1] = fmaf(-other.y, m[1], y[1]);
-          y[2] = fmaf(-other.x, m[2], y[2]), y[3] = fmaf(-other.y, m[3], y[3]);
-        }
-      }
+  __device__ __forceinline__ char* stage(std::int64_t chunk) const {
+    return memory + (chunk & 1) * Memory::kStage;
+  }
+  __device__ __forceinline__ float4* of_W() const {
+    return reinterpret_cast<float4*>(memory + Memory::kOfWAt + pair * Memory::kOfW);
+  }
+  __device__ __forceinline__ float4* of_Q(int which) const {
+    return reinterpret_cast<float4*>(memory + Memory::kOfQAt +
+                                     (pair * Memory::kStates + which) * Memory::kOfQ);
+  }
+
+  /// What does not depend on the cotangents carried: scale W^T d_O and Q^T d_O.
+  __device__ __forceinline__ void help() const {
+    const unsigned thread = threadIdx.x - kHalf;
+    const std::int64_t last = chunks > 0 ? (chunks - 1) * kChunk : 0;
+    const Strided& d_o = p.d_o.data ? p.d_o : p.v;  // v: never read
+    MdnStream<K / 8, kHalf> q(p.q, u.batch, u.first + last, head, 0, thread);
+    MdnStream<K / 8, kHalf> k(p.k, u.batch, u.first + last, head, 0, thread);
+    MdnStream<2 * pairs, kHalf> out(d_o, u.batch, u.first + last, head, v0 - 16 * pair, thread);
+    const char* record = f.records + place(chunks - 1) * kRecordBytes;
+    const std::int64_t record_step = std::int64_t{p.H} * kRecordBytes;
+    const auto fetch = [&](std::int64_t chunk) {
+      const std::int64_t left = u.length - chunk * kChunk;
+      const int steps = left < kChunk ? static_cast<int>(left) : kChunk;
+      char* to = stage(chunk);
+      q.copy(to + Memory::kQ, steps), k.copy(to + Memory::kK, steps);
+      out.copy(to + Memory::kU, p.d_o.data ? steps : 0);
+      copy_piece<kRecordBytes, kHalf>(to + Memory::kRecord, record, thread);
+      copy_commit();
+      q.move(-1), k.move(-1), out.move(-1);
+      record -= record_step;
+    };
+    if (chunks > 0) fetch(chunks - 1);
+    for (std::int64_t chunk = chunks; chunk-- > 0;) {
+      copy_wait<0>();
+      __syncthreads();
+      if (chunk > 0) fetch(chunk - 1);
+      char* from = stage(chunk);
+      const float* vectors =
+          reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
+      const TileMatrix<2 * pairs> rows{from + Memory::kU};
+      const TileMatrix<K / 8> queries{from + Memory::kQ};
+      std::uint32_t y[kChunk / 16][4];
 #pragma unroll
       for (int step = 0; step < kChunk / 16; ++step) {
         // Operand A of d_O^T: tiles (steps, first 8 columns), (steps, other 8), (next 8 steps, ..).
-        u_tiles.template load_across<true>(out[step], 2 * step, 2 * warp, lane);
+        rows.template load_across<true>(y[step], 2 * step, 2 * pair, lane);
       }
-      times_upper(d_R, out, {from + Memory::kRecord + kRecordW}, lane);
+      {
+        Columns<kChunk / 8> sum;
+        sum.clear();
+        times_upper(sum, y, {from + Memory::kRecord + kRecordW}, lane);
+        hand_over(of_W(), sum, lane);
+      }
+      arrive_threads(1 + pair, 64);
+#pragma unroll 1
+      for (int which = 0; which < Memory::kStates; ++which) {
+        const float* factors = vectors + (which == 0 ? kDecay : kReadCarry) * kChunk;
+        const float scale = which == 0 ? p.scale : -p.scale;
+        Columns<K / 8> sum;
+        sum.clear();
 #pragma unroll
-      for (int step = 0; step < kChunk / 16; ++step) d_R.operand(step, x[step]);
+        for (int step = 0; step < kChunk / 16; ++step) {
+          std::uint32_t a[4];
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            float2 factor = factor_of(factors, 2 * step + half, lane);
+            factor.x *= scale, factor.y *= scale;
+            a[2 * half] = scaled_pair(y[step][2 * half], factor);
+            a[2 * half + 1] = scaled_pair(y[step][2 * half + 1], factor);
+          }
+          sum.add_product(a, queries, 2 * step, lane);
+        }
+        hand_over(of_Q(which), sum, lane);
+      }
+      arrive_threads(1 + pairs + pair, 64);
     }
-    {
-      Columns<kChunk / 8> d_X;
-      d_X.clear();
-      times_upper(d_X, x, {from + Memory::kRecord + kRecordT}, lane);
-      char* kept =
-          f.d_residuals + at.index * kept_bytes(kChunk, p.V) + (v0 / 8) * (kChunk / 8) * kTileBytes;
+  }
+
+  __device__ __forceinline__ void carry() const {
+    Columns<K / 8> S, M;  // cotangents
+    const bool ignored = ASSAY_MDN_IS_FAULT(p, final_cotangent_ignored);
+    load_columns<K>(S, ignored ? Strided{} : p.d_s_final, u.sequence, head, v0, lane);
+    if constexpr (momentum) {
+      load_columns<K>(M, ignored ? Strided{} : p.d_m_final, u.sequence, head, v0, lane);
+    }
+    const std::int64_t step_bytes = Memory::kStates * kept_bytes(K, p.V);
+    char* kept = f.d_kept + place(chunks - 1) * step_bytes + (v0 / 8) * (K / 8) * kTileBytes;
+    char* kept_x = f.d_residuals + place(chunks - 1) * kept_bytes(kChunk, p.V) +
+                   (v0 / 8) * (kChunk / 8) * kTileBytes;
+    for (std::int64_t chunk = chunks; chunk-- > 0;) {
+      __syncthreads();
+      char* from = stage(chunk);
+      const float* vectors =
+          reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
+      const TileMatrix<K / 8> k{from + Memory::kK};
+      std::uint32_t x[kChunk / 16][4];  // d_R^T, then d_X^T
+      {
+        Columns<kChunk / 8> d_R, of_M;
+        d_R.clear();
+        if constexpr (momentum) of_M.clear();
+#pragma unroll
+        for (int step = 0; step < K / 16; ++step) {
+          std::uint32_t s[4], m[4];
+          S.operand(step, s);
+          keep_operand<K / 8>(kept, step, s, lane);
+          if constexpr (momentum) {
+            M.operand(step, m);
+            keep_operand<K / 8>(kept + kept_bytes(K, p.V), step, m, lane);
+          }
+#pragma unroll
+          for (int n = 0; n < kChunk / 8; n += 2) {
+            std::uint32_t b[4];
+            k.template load_across<false>(b, n, 2 * step, lane);
+            multiply(d_R.x[n], s, b[0], b[1]), multiply(d_R.x[n + 1], s, b[2], b[3]);
+            if constexpr (momentum) {
+              multiply(of_M.x[n], m, b[0], b[1]), multiply(of_M.x[n + 1], m, b[2], b[3]);
+            }
+          }
+        }
+        sync_threads(1 + pair, 64);
+#pragma unroll
+        for (int n = 0; n < kChunk / 8; ++n) {
+          const float4 w = of_W()[32 * n + lane];
+          const float2 write = factor_of(vectors + kWrite * kChunk, n, lane);
+          float(&y)[4] = d_R.x[n];
+          y[0] = fmaf(write.x, y[0], w.x), y[1] = fmaf(write.y, y[1], w.y);
+          y[2] = fmaf(write.x, y[2], w.z), y[3] = fmaf(write.y, y[3], w.w);
+          if constexpr (momentum) {
+            const float2 other = factor_of(vectors + kWriteMomentum * kChunk, n, lane);
+            const float(&m)[4] = of_M.x[n];
+            y[0] = fmaf(-other.x, m[0], y[0]), y[1] = fmaf(-other.y, m[1], y[1]);
+            y[2] = fmaf(-other.x, m[2], y[2]), y[3] = fmaf(-other.y, m[3], y[3]);
+          }
+        }
+#pragma unroll
+        for (int step = 0; step < kChunk / 16; ++step) d_R.operand(step, x[step]);
+      }
+      {
+        Columns<kChunk / 8> d_X;
+        d_X.clear();
+        times_upper(d_X, x, {from + Memory::kRecord + kRecordT}, lane);
+#pragma unroll
+        for (int step = 0; step < kChunk / 16; ++step) {
+          d_X.operand(step, x[step]);
+          keep_operand<kChunk / 8>(kept_x, step, x[step], lane);
+        }
+      }
+      kept -= p.H * step_bytes, kept_x -= p.H * kept_bytes(kChunk, p.V);
+      const float decay = vectors[kEndDecay], carry = vectors[kEndCarry];
+      const float mu = vectors[kEndMomentum];
+      sync_threads(1 + pairs + pair, 64);
+#pragma unroll
+      for (int n = 0; n < K / 8; ++n) {
+        const float4 s = of_Q(0)[32 * n + lane];
+        const float to_S[4] = {s.x, s.y, s.z, s.w};
+        if constexpr (momentum) {
+          const float4 m = of_Q(1)[32 * n + lane];
+          const float to_M[4] = {m.x, m.y, m.z, m.w};
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            M.x[n][e] = fmaf(mu, M.x[n][e], fmaf(-carry, S.x[n][e], to_M[e]));
+          }
+        }
+#pragma unroll
+        for (int e = 0; e < 4; ++e) S.x[n][e] = fmaf(decay, S.x[n][e], to_S[e]);
+      }
 #pragma unroll
       for (int step = 0; step < kChunk / 16; ++step) {
-        d_X.operand(step, x[step]);
-        keep_operand<kChunk / 8>(kept, step, x[step], lane);
-      }
-    }
-    const float decay = vectors[kEndDecay], carry = vectors[kEndCarry], mu = vectors[kEndMomentum];
+        std::uint32_t s[4], m[4];
 #pragma unroll
-    for (int n = 0; n < K / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        if constexpr (momentum) M.x[n][e] = fmaf(-carry, S.x[n][e], mu * M.x[n][e]);
-        S.x[n][e] *= decay;
-      }
-    }
-#pragma unroll
-    for (int step = 0; step < kChunk / 16; ++step) {
-      std::uint32_t to_S[4], to_M[4], x_S[4], x_M[4];
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int n = 2 * step + half;
-        const float2 a = factor_of(vectors + kDecay * kChunk, n, lane);
-        const float2 a_out = {a.x * p.scale, a.y * p.scale}, a_x = {-a.x, -a.y};
-#pragma unroll
-        for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          to_S[e] = scaled_pair(out[step][e], a_out), x_S[e] = scaled_pair(x[step][e], a_x);
+        for (int half = 0; half < 2; ++half) {
+          const int n = 2 * step + half;
+          float2 a = factor_of(vectors + kDecay * kChunk, n, lane);
+          a.x = -a.x, a.y = -a.y;
+          s[2 * half] = scaled_pair(x[step][2 * half], a);
+          s[2 * half + 1] = scaled_pair(x[step][2 * half + 1], a);
+          if constexpr (momentum) {
+            const float2 b = factor_of(vectors + kCarry * kChunk, n, lane);
+            m[2 * half] = scaled_pair(x[step][2 * half], b);
+            m[2 * half + 1] = scaled_pair(x[step][2 * half + 1], b);
+          }
         }
-        if constexpr (momentum) {
-          const float2 b = factor_of(vectors + kReadCarry * kChunk, n, lane);
-          const float2 b_out = {-b.x * p.scale, -b.y * p.scale};
-          const float2 b_x = factor_of(vectors + kCarry * kChunk, n, lane);
 #pragma unroll
-          for (int e = 2 * half; e < 2 * half + 2; ++e) {
-            to_M[e] = scaled_pair(out[step][e], b_out), x_M[e] = scaled_pair(x[step][e], b_x);
+        for (int n = 0; n < K / 8; n += 2) {
+          std::uint32_t b[4];
+          k.template load_down<true>(b, 2 * step, n, lane);
+          multiply(S.x[n], s, b[0], b[1]), multiply(S.x[n + 1], s, b[2], b[3]);
+          if constexpr (momentum) {
+            multiply(M.x[n], m, b[0], b[1]), multiply(M.x[n + 1], m, b[2], b[3]);
           }
         }
       }
-#pragma unroll
-      for (int n = 0; n < K / 8; n += 2) {
-        std::uint32_t b[4];
-        q.template load_down<true>(b, 2 * step, n, lane);
-        multiply(S.x[n], to_S, b[0], b[1]), multiply(S.x[n + 1], to_S, b[2], b[3]);
-        if constexpr (momentum) {
-          multiply(M.x[n], to_M, b[0], b[1]), multiply(M.x[n + 1], to_M, b[2], b[3]);
-        }
-        k.template load_down<true>(b, 2 * step, n, lane);
-        multiply(S.x[n], x_S, b[0], b[1]), multiply(S.x[n + 1], x_S, b[2], b[3]);
-        if constexpr (momentum) {
-          multiply(M.x[n], x_M, b[0], b[1]), multiply(M.x[n + 1], x_M, b[2], b[3]);
-        }
-      }
     }
+    store_columns<K>(S, p.d_s0, u.sequence, head, v0, lane);
+    if constexpr (momentum) store_columns<K>(M, p.d_m0, u.sequence, head, v0, lane);
   }
-  store_columns<K>(S, p.d_s0, u.sequence, head, v0, lane);
-  if constexpr (momentum) store_columns<K>(M, p.d_m0, u.sequence, head, v0, lane);
+};
+
+template <bool momentum, int K, int pairs>
+__device__ __forceinline__ void reverse_block(const MdnFast& f) {
+  ASSAY_SHARED_MEMORY(memory);
+  const unsigned unit = blockIdx.x, heads = f.p.H;
+  const int warp = threadIdx.x >> 5, pair = warp % pairs;
+  Reverse<momentum, K, pairs> run{f, f.p, memory, segment_of(f.p, unit / heads)};
+  run.head = static_cast<int>(unit % heads), run.pair = pair;
+  run.v0 = static_cast<int>(blockIdx.y) * 16 * pairs + 16 * pair, run.lane = threadIdx.x & 31;
+  run.chunks = (run.u.length + kChunk - 1) / kChunk;
+  if (warp < pairs) {
+    run.carry();
+  } else {
+    run.help();
+  }
 }
 
 }  // namespace assay::cuda
 
-#define ASSAY_MDN_REVERSE(name, momentum, K, warps)                       \
+#define ASSAY_MDN_REVERSE(name, momentum, K, pairs)                       \
   namespace assay::cuda {                                                 \
-  __global__ void __launch_bounds__(32 * warps, 1) mdn_reverse_kernel_    \
+  __global__ void __launch_bounds__(64 * pairs, 1) mdn_reverse_kernel_    \
       ##name(const __grid_constant__ MdnFast f) {                         \
-    reverse_block<momentum, K, warps>(f);                                 \
+    reverse_block<momentum, K, pairs>(f);                                 \
   }                                                                       \
   cudaError_t mdn_reverse_##name(const MdnFast& f, cudaStream_t stream) { \
     const dim3 grid(static_cast<unsigned>(f.p.units()),                   \
-                    static_cast<unsigned>(f.p.V / (16 * warps)));         \
-    return launch(mdn_reverse_kernel_##name, grid, 32 * warps,            \
-                  ReverseMemory<momentum, K, warps>::kBytes, stream, f);  \
+                    static_cast<unsigned>(f.p.V / (16 * pairs)));         \
+    return launch(mdn_reverse_kernel_##name, grid, 64 * pairs,            \
+                  ReverseMemory<momentum, K, pairs>::kBytes, stream, f);  \
   }                                                                       \
   }

@@ -1,7 +1,7 @@
 // Forward through time. A block has `pairs` pairs of warps, each for 16 columns of V of one head of
-// a sequence: the first of a pair carries S^T and M^T, solves for R and updates, the second reads
-// out O from the states before the chunk, which the first leaves in shared memory, and keeps what
-// the way back needs.
+// a sequence: the first of a pair carries S^T and M^T, solves for R and updates, the second fetches
+// the next chunk, reads out O from the states before the chunk, which the first leaves in shared
+// memory, and keeps what the way back needs.
 #pragma once
 
 #include "kernels/mdn/mdn_carry.cuh"
@@ -31,7 +31,7 @@ struct Scan {
   char* memory;
   MdnSegment u;
   int head, v0, pair, lane;
-  std::int64_t chunks;
+  std::int64_t chunks = 0;
 
   __device__ __forceinline__ std::int64_t place(std::int64_t chunk) const {
     return (u.first_slot + chunk) * p.H + head;
@@ -53,18 +53,6 @@ struct Scan {
   }
   __device__ __forceinline__ uint4* residual() const {
     return reinterpret_cast<uint4*>(memory + Memory::kResidualsAt + pair * Memory::kResidual);
-  }
-
-  __device__ __forceinline__ void fetch(std::int64_t chunk) const {
-    const MdnPlace at = chunk_place(chunk);
-    char* to = stage(chunk);
-    const int thread = threadIdx.x, block_v0 = v0 - 16 * pair;
-    copy_tokens<K / 8>(to + Memory::kQ, p.q, at, 0, thread, kThreads);
-    copy_tokens<K / 8>(to + Memory::kK, p.k, at, 0, thread, kThreads);
-    copy_tokens<2 * pairs>(to + Memory::kV, p.v, at, block_v0, thread, kThreads);
-    copy_piece(to + Memory::kRecord, f.records + at.index * kRecordBytes, kRecordBytes, thread,
-               kThreads);
-    copy_commit();
   }
 
   __device__ __forceinline__ void publish(std::int64_t chunk, int which,
@@ -109,13 +97,11 @@ struct Scan {
       publish(0, 1, M);
     }
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-      copy_wait<0>();
       __syncthreads();
-      if (chunk + 1 < chunks) fetch(chunk + 1);
       const char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
-      const TileMatrix<K / 8> k{const_cast<char*>(from) + Memory::kK};
+      const TileMatrix<K / 8> keys{const_cast<char*>(from) + Memory::kK};
       std::uint32_t a[kChunk / 16][4];
       {
         Columns<kChunk / 8> of_S, of_M;
@@ -129,16 +115,16 @@ struct Scan {
 #pragma unroll
           for (int n = 0; n < kChunk / 8; n += 2) {
             std::uint32_t b[4];
-            k.template load_across<false>(b, n, 2 * step, lane);
+            keys.template load_across<false>(b, n, 2 * step, lane);
             read(of_S, s, b, n);
             if constexpr (momentum) read(of_M, m, b, n);
           }
         }
-        const TileMatrix<2 * pairs> v{const_cast<char*>(from) + Memory::kV};
+        const TileMatrix<2 * pairs> values{const_cast<char*>(from) + Memory::kV};
 #pragma unroll
         for (int n = 0; n < kChunk / 8; n += 2) {
           std::uint32_t y[4];  // X^T = V^T - ...: tiles (n, first 8 columns), (n, other 8), ...
-          v.template load_across<true>(y, n, 2 * pair, lane);
+          values.template load_across<true>(y, n, 2 * pair, lane);
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
             const float2 decay = factor_of(vectors + kDecay * kChunk, n + half, lane);
@@ -168,7 +154,7 @@ struct Scan {
         residual()[32 * step + lane] = make_uint4(r[0], r[1], r[2], r[3]);
       }
       arrive_threads(1 + pair, 64);
-      advance(S, M, R, k, vectors);
+      advance(S, M, R, keys, vectors);
       if (chunk + 1 < chunks) {
         publish(chunk + 1, 0, S);
         if constexpr (momentum) publish(chunk + 1, 1, M);
@@ -179,7 +165,7 @@ struct Scan {
   }
 
   __device__ __forceinline__ void advance(Columns<K / 8>& S, Columns<K / 8>& M,
-                                          const Columns<kChunk / 8>& R, const TileMatrix<K / 8>& k,
+                                          const Columns<kChunk / 8>& R, const TileMatrix<K / 8>& keys,
                                           const float* vectors) const {
     const float decay = vectors[kEndDecay], carry = vectors[kEndCarry], mu = vectors[kEndMomentum];
     const bool stale = ASSAY_MDN_IS_FAULT(p, stale_second_state);
@@ -204,7 +190,7 @@ struct Scan {
 #pragma unroll
       for (int n = 0; n < K / 8; n += 2) {
         std::uint32_t b[4];
-        k.template load_down<true>(b, 2 * step, n, lane);
+        keys.template load_down<true>(b, 2 * step, n, lane);
         multiply(S.x[n], s, b[0], b[1]), multiply(S.x[n + 1], s, b[2], b[3]);
         if constexpr (momentum) {
           multiply(M.x[n], m, b[0], b[1]), multiply(M.x[n + 1], m, b[2], b[3]);
@@ -214,6 +200,25 @@ struct Scan {
   }
 
   __device__ __forceinline__ void read_out() const {
+    constexpr int kHalf = kThreads / 2;
+    const unsigned thread = threadIdx.x - kHalf;
+    MdnStream<K / 8, kHalf> q(p.q, u.batch, u.first, head, 0, thread);
+    MdnStream<K / 8, kHalf> k(p.k, u.batch, u.first, head, 0, thread);
+    MdnStream<2 * pairs, kHalf> v(p.v, u.batch, u.first, head, v0 - 16 * pair, thread);
+    const char* record = f.records + place(0) * kRecordBytes;
+    const std::int64_t record_step = std::int64_t{p.H} * kRecordBytes;
+    const auto fetch = [&](std::int64_t chunk) {
+      const std::int64_t left = u.length - chunk * kChunk;
+      const int steps = left < kChunk ? static_cast<int>(left) : kChunk;
+      char* to = stage(chunk);
+      q.copy(to + Memory::kQ, steps), k.copy(to + Memory::kK, steps);
+      v.copy(to + Memory::kV, steps);
+      copy_piece<kRecordBytes, kHalf>(to + Memory::kRecord, record, thread);
+      copy_commit();
+      q.move(1), k.move(1), v.move(1);
+      record += record_step;
+    };
+    if (chunks > 0) fetch(0);
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
       copy_wait<0>();
       __syncthreads();
@@ -221,7 +226,7 @@ struct Scan {
       const char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
-      const TileMatrix<K / 8> q{const_cast<char*>(from) + Memory::kQ};
+      const TileMatrix<K / 8> queries{const_cast<char*>(from) + Memory::kQ};
       const MdnPlace at = chunk_place(chunk);
       Columns<kChunk / 8> of_S, of_M;
       of_S.clear();
@@ -244,7 +249,7 @@ struct Scan {
 #pragma unroll
           for (int n = 0; n < kChunk / 8; n += 2) {
             std::uint32_t b[4];
-            q.template load_across<false>(b, n, 2 * step, lane);
+            queries.template load_across<false>(b, n, 2 * step, lane);
             read(of_S, s, b, n);
             if constexpr (momentum) read(of_M, m, b, n);
           }
@@ -301,20 +306,13 @@ template <bool momentum, int K, int pairs>
 __device__ __forceinline__ void scan_block(const MdnFast& f) {
   ASSAY_SHARED_MEMORY(memory);
   const MdnParams& p = f.p;
-  const std::int64_t unit = blockIdx.x;
+  const unsigned unit = blockIdx.x, heads = p.H;
   const int warp = threadIdx.x >> 5, pair = warp % pairs;
-  const Scan<momentum, K, pairs> scan{f,
-                                      p,
-                                      memory,
-                                      segment_of(p, unit / p.H),
-                                      static_cast<int>(unit % p.H),
-                                      static_cast<int>(blockIdx.y) * 16 * pairs + 16 * pair,
-                                      pair,
-                                      static_cast<int>(threadIdx.x) & 31,
-                                      0};
-  Scan<momentum, K, pairs> run = scan;
+  Scan<momentum, K, pairs> run{f, p, memory, segment_of(p, unit / heads)};
+  run.head = static_cast<int>(unit % heads), run.pair = pair;
+  const int block_v0 = static_cast<int>(blockIdx.y) * 16 * pairs;
+  run.v0 = block_v0 + 16 * pair, run.lane = threadIdx.x & 31;
   run.chunks = (run.u.length + kChunk - 1) / kChunk;
-  if (run.chunks > 0) run.fetch(0);
   if (warp < pairs) {
     run.carry_states();
   } else {

@@ -36,7 +36,8 @@ __device__ __forceinline__ MdnSegment segment_of(const MdnParams& p, std::int64_
 /// The row of step t (of the tensor's time axis) that head h of the state uses.
 __device__ __forceinline__ char* token_at(const Strided& x, std::int64_t batch, std::int64_t t,
                                           int head) {
-  return x.data + batch * x.batch + t * x.time + (head / x.share) * x.head;
+  const int own = x.share == 1 ? head : head / x.share;
+  return x.data + batch * x.batch + t * x.time + own * x.head;
 }
 __device__ __forceinline__ char* state_at(const Strided& x, std::int64_t sequence, int head) {
   return x.data + sequence * x.batch + head * x.head;

@@ -30,8 +30,9 @@ cudaError_t launch(Kernel* kernel, dim3 grid, unsigned threads, int bytes, cudaS
   cuda_on_cpu::run_grid({grid.x, grid.y, grid.z}, {threads, 1, 1}, bytes,
                         [&] { kernel(arguments...); });
 #else
-  // clang-format off: it takes the brackets for a template's
-  kernel<<<grid, threads, bytes, stream> > >(arguments...);
+  // It takes the brackets for a template's.
+  // clang-format off
+  kernel<<<grid, threads, bytes, stream>>>(arguments...);
   // clang-format on
 #endif
   return cudaGetLastError();

@@ -280,21 +280,15 @@ struct TileMatrix {
   }
 };
 
-/// `rows` x 8 `columns` numbers of bf16 from rows in global memory, `stride` bytes apart, into
-/// tiles; rows from `there` on are zeros. By `threads` threads, this being number `thread`.
-template <int columns>
-__device__ __forceinline__ void copy_rows(char* to, const char* from, std::int64_t stride, int rows,
-                                          int there, int thread, int threads) {
-  for (int at = thread; at < rows * columns; at += threads) {
-    const int row = at / (8 * columns) * 8 + at % 8, column = at / 8 % columns;
-    const bool exists = row < there;
-    copy_async(to + at * 16, from + (exists ? row * stride : 0) + column * 16, exists);
-  }
-}
 /// `bytes` (a multiple of 16) in one piece.
-__device__ __forceinline__ void copy_piece(char* to, const char* from, int bytes, int thread,
-                                           int threads) {
-  for (int at = thread * 16; at < bytes; at += threads * 16) copy_async(to + at, from + at, true);
+template <int bytes, int threads>
+__device__ __forceinline__ void copy_piece(char* to, const char* from, unsigned thread) {
+#pragma unroll
+  for (unsigned first = 0; first < bytes; first += threads * 16) {
+    const unsigned at = first + thread * 16;
+    if (bytes % (threads * 16) != 0 && at >= bytes) break;
+    copy_async(to + at, from + at, true);
+  }
 }
 
 }  // namespace assay::cuda
