@@ -1,6 +1,8 @@
 // What every operation of the plug-in asks of a call before anything else.
 #pragma once
 
+#include <initializer_list>
+
 #include "kernels/common/binding.hpp"
 
 namespace assay::cuda {

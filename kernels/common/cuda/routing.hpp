@@ -48,12 +48,15 @@ struct Routing {
   int* before_tile = nullptr;      // [R, tiles + 1]
   int* before_sequence = nullptr;  // [sequences + 1, R]
 
-  std::int64_t tokens() const { return batches * T; }
-  std::int64_t tiles() const { return (tokens() + kRouteTile - 1) / kRouteTile; }
-  int R() const { return M + (shared ? 1 : 0); }
-  int slots() const { return top_k + (shared ? 1 : 0); }
-  std::int64_t rows() const { return tokens() * slots(); }
-  std::int64_t segments() const { return sequences * R(); }
+  // Asked on both sides.
+#define ASSAY_BOTH __host__ __device__
+  ASSAY_BOTH std::int64_t tokens() const { return batches * T; }
+  ASSAY_BOTH std::int64_t tiles() const { return (tokens() + kRouteTile - 1) / kRouteTile; }
+  ASSAY_BOTH int R() const { return M + (shared ? 1 : 0); }
+  ASSAY_BOTH int slots() const { return top_k + (shared ? 1 : 0); }
+  ASSAY_BOTH std::int64_t rows() const { return tokens() * slots(); }
+  ASSAY_BOTH std::int64_t segments() const { return sequences * R(); }
+#undef ASSAY_BOTH
 };
 
 /// Pieces of the workspace for `route`, and for `dispatch` too.
