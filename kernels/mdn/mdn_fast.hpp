@@ -34,20 +34,20 @@ enum MdnCotangent {
   kCotangentFloats = kOfStates + 64
 };
 
-/// What `prepare` leaves for the way back, in floats: Γ [kChunk, kChunk], of which the lower triangle
-/// means something, and the gates alpha, mu, beta, eta [kChunk] each.
+/// What `prepare` leaves for the way back, in floats: Γ [kChunk, kChunk], of which the lower
+/// triangle means something, and the gates alpha, mu, beta, eta [kChunk] each.
 enum MdnKept { kKeptGates = kChunk * kChunk, kKeptFloats = kKeptGates + 4 * kChunk };
 
 struct MdnFast {
   MdnParams p;
-  char* records = nullptr;      // [slot, head, kRecordBytes]
-  char* kept = nullptr;         // [slot, head, S or M, V K / 64 tiles] of S^T before the chunk
-  char* d_kept = nullptr;       // the same of d_S^T after it
-  char* residuals = nullptr;    // [slot, head, V kChunk / 64 tiles] of R^T
-  char* d_residuals = nullptr;  // of d_X^T
+  char* records = nullptr;        // [slot, head, kRecordBytes]
+  char* kept = nullptr;           // [slot, head, S or M, V K / 64 tiles] of S^T before the chunk
+  char* d_kept = nullptr;         // the same of d_S^T after it
+  char* residuals = nullptr;      // [slot, head, V kChunk / 64 tiles] of R^T
+  char* d_residuals = nullptr;    // of d_X^T
   float* coefficients = nullptr;  // [slot, head, kKeptFloats]
   float* cotangents = nullptr;    // [slot, head, kCotangentFloats]
-  int pairs = 4;                // 16 columns each, of a block of `scan` and `reverse`
+  int pairs = 4;                  // 16 columns each, of a block of `scan` and `reverse`
 };
 
 /// Whether the fast kernels take the call: dtypes, widths, alignment.

@@ -165,7 +165,8 @@ struct Scan {
   }
 
   __device__ __forceinline__ void advance(Columns<K / 8>& S, Columns<K / 8>& M,
-                                          const Columns<kChunk / 8>& R, const TileMatrix<K / 8>& keys,
+                                          const Columns<kChunk / 8>& R,
+                                          const TileMatrix<K / 8>& keys,
                                           const float* vectors) const {
     const float decay = vectors[kEndDecay], carry = vectors[kEndCarry], mu = vectors[kEndMomentum];
     const bool stale = ASSAY_MDN_IS_FAULT(p, stale_second_state);
