@@ -22,10 +22,9 @@ struct Later {
   float scratch[kBlocks][kBlock * kScratchPitch];
 };
 template <int K>
-constexpr int rows_bytes() {
-  return 2 * kChunk * K * 2 > static_cast<int>(sizeof(Later)) ? 2 * kChunk * K * 2
-                                                              : static_cast<int>(sizeof(Later));
-}
+constexpr int kRowsBytes = 2 * kChunk* K * 2 > static_cast<int>(sizeof(Later))
+                               ? 2 * kChunk* K * 2
+                               : static_cast<int>(sizeof(Later));
 
 __device__ __forceinline__ float2 pair_at(const float* at) {
   return *reinterpret_cast<const float2*>(at);
@@ -196,9 +195,9 @@ __device__ __forceinline__ void products(const MdnParams& p, const Memory& c, ch
             make_float2(column < row ? alpha * y[e] * eta.x * before.x : 0.0f,
                         column + 1 < row ? alpha * y[e + 1] * eta.y * before.y : 0.0f);
       }
-      *reinterpret_cast<std::uint32_t*>(record + kRecordW +
-                                        ((2 * warp + half) * (kChunk / 8) + n) * kTileBytes +
-                                        lane * 4) = pair;
+      *reinterpret_cast<std::uint32_t*>(
+          record + kRecordW + ((2 * warp + half) * (kChunk / 8) + n) * kTileBytes + lane * 4) =
+          pair;
     }
   }
 }
@@ -207,7 +206,7 @@ template <int K>
 __global__ void __launch_bounds__(kThreads) mdn_prepare_kernel(const __grid_constant__ MdnFast f) {
   ASSAY_SHARED_MEMORY(memory);
   Later& later = *reinterpret_cast<Later*>(memory);
-  Memory& c = *reinterpret_cast<Memory*>(memory + rows_bytes<K>());
+  Memory& c = *reinterpret_cast<Memory*>(memory + kRowsBytes<K>);
   const MdnParams& p = f.p;
   const MdnPlace at = place_of(p, blockIdx.x);
   if (at.steps == 0) return;
@@ -236,8 +235,8 @@ __global__ void __launch_bounds__(kThreads) mdn_prepare_kernel(const __grid_cons
   if (f.coefficients) {
     float* kept = f.coefficients + at.index * kKeptFloats;
     for (int x = 4 * thread; x < kChunk * kChunk; x += 4 * kThreads) {
-      *reinterpret_cast<float4*>(kept + x) = *reinterpret_cast<const float4*>(
-          c.gamma + x / kChunk * kPitch + x % kChunk);
+      *reinterpret_cast<float4*>(kept + x) =
+          *reinterpret_cast<const float4*>(c.gamma + x / kChunk * kPitch + x % kChunk);
     }
     for (int x = thread; x < 4 * kChunk; x += kThreads) kept[kKeptGates + x] = c.gates[x];
   }
@@ -262,9 +261,9 @@ cudaError_t mdn_prepare(const MdnFast& f, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(f.p.places()));
   constexpr int kOwn = sizeof(Memory);
   if (f.p.K == 64) {
-    return launch(mdn_prepare_kernel<64>, grid, kThreads, rows_bytes<64>() + kOwn, stream, f);
+    return launch(mdn_prepare_kernel<64>, grid, kThreads, kRowsBytes<64> + kOwn, stream, f);
   }
-  return launch(mdn_prepare_kernel<128>, grid, kThreads, rows_bytes<128>() + kOwn, stream, f);
+  return launch(mdn_prepare_kernel<128>, grid, kThreads, kRowsBytes<128> + kOwn, stream, f);
 }
 
 }  // namespace assay::cuda
