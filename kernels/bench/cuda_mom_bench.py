@@ -26,6 +26,10 @@ STEPS = [("gdn", 128, 16, 128, torch.float32), ("mdn", 128, 16, 128, torch.float
 MIXTURES = [("gdn", 8, 2048, 8, 128, 4, 2, True), ("gdn", 4, 4096, 16, 128, 8, 2, False),
             ("mdn", 8, 2048, 8, 128, 4, 2, True)]
 MIXTURE_STEPS = [("gdn", 128, 16, 128, 4, 2, True)]
+# For compute-sanitizer; only by name ("small").
+SMALL_STEPS = [("gdn", 3, 2, 20, torch.float32), ("mdn", 3, 2, 64, torch.bfloat16)]
+SMALL_MIXTURES = [("gdn", 2, 300, 2, 64, 4, 2, True), ("mdn", 1, 70, 2, 20, 3, 1, False)]
+SMALL_MIXTURE_STEPS = [("gdn", 3, 2, 20, 3, 2, True)]
 
 
 class Random:
@@ -154,13 +158,18 @@ def main():
         print(row, flush=True)
         rows.append(row)
 
+    small = arguments.only.startswith("small")
+    if small:
+        arguments.only = arguments.only[5:].strip()
+
     steps = [(f"step {op} {TABLE[state]}", step, (op, B, H, D, state),
               dict(operation=op, B=B, T=1, H=H, K=D, V=D, state=TABLE[state]))
-             for op, B, H, D, state in STEPS]
+             for op, B, H, D, state in (SMALL_STEPS if small else STEPS)]
     steps += [(f"step mom {op}", mixture_step, (op, B, H, D, M, k, shared),
                dict(operation="mom", update=op, B=B, T=1, H=H, K=D, V=D, M=M, top_k=k,
                     shared=shared, state="fp32"))
-              for op, B, H, D, M, k, shared in MIXTURE_STEPS]
+              for op, B, H, D, M, k, shared in (
+                  SMALL_MIXTURE_STEPS if small else MIXTURE_STEPS)]
     for name, make, of, row in steps:
         if not wanted(name):
             continue
@@ -171,7 +180,7 @@ def main():
         ms = median_ms(call.run, arguments.repeat)
         report({**row, "ms": ms, "bytes": moved, "TB_per_s": moved / ms / 1e9})
         del call, kept
-    for op, B, T, H, D, M, k, shared in MIXTURES:
+    for op, B, T, H, D, M, k, shared in (SMALL_MIXTURES if small else MIXTURES):
         if not wanted(f"mom {op}"):
             continue
         calls = mixture(plugin, op, B, T, H, D, M, k, shared)
