@@ -72,7 +72,7 @@ def step(rule, B, H, D, repeat):
                  initial_state=s0, output_final_state=True)
 
     return dict(kernel="fused_recurrent_gated_delta_rule", B=B, T=1, H=H, K=D, V=D, state="fp32",
-                forward=timed(run, repeat))
+                forward=timed(run, repeat), ms_of_ten=median_ms(run, repeat, 10))
 
 
 def main():

@@ -54,13 +54,15 @@ class Random:
         return {n + suffix: t for n, t in x.items()}
 
 
-def median_ms(run, repeat):
+def median_ms(run, repeat, calls=1):
+    """Of one call, from replays of a graph of `calls` of them one after the other."""
     for _ in range(3):
         run()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        run()
+        for _ in range(calls):
+            run()
     graph.replay()
     times = []
     for _ in range(repeat):
@@ -70,7 +72,7 @@ def median_ms(run, repeat):
         end.record()
         end.synchronize()
         times.append(begin.elapsed_time(end))
-    return sorted(times)[len(times) // 2]
+    return sorted(times)[len(times) // 2] / calls
 
 
 def step(plugin, op, B, H, D, state):
@@ -178,7 +180,9 @@ def main():
             call.run()
             continue
         ms = median_ms(call.run, arguments.repeat)
-        report({**row, "ms": ms, "bytes": moved, "TB_per_s": moved / ms / 1e9})
+        of_ten = median_ms(call.run, arguments.repeat, 10)
+        report({**row, "ms": ms, "ms_of_ten": of_ten, "bytes": moved,
+                "TB_per_s": moved / of_ten / 1e9})
         del call, kept
     for op, B, T, H, D, M, k, shared in (SMALL_MIXTURES if small else MIXTURES):
         if not wanted(f"mom {op}"):

@@ -287,7 +287,7 @@ bool decode_fits(const Call& call, const Plan& plan) {
   const std::int64_t V = b.axis('V');
   return call.gradients.count == 0 && !find_view(call.inputs, "", "cu_seqlens") &&
          b.axis('T') == 1 && b.axis('K') >= 1 && b.axis('K') <= kDecodeMaxK && V <= 1 << 20 &&
-         b.axis('B') * plan.routing.R() * b.H * (V / 64 + 1) < 1 << 30;
+         b.H <= 65535 && b.axis('B') * plan.routing.R() * (V / 64 + 1) < 1 << 30;
 }
 
 void plan_decode(const Call& call, Plan& plan, Workspace& memory) {

@@ -7,17 +7,19 @@ namespace assay::cuda {
 
 namespace {
 
-template <int states, int rows, Layout layout>
-__global__ void __launch_bounds__(kDecodeThreads, decode_blocks(states, rows))
-    mom_decode_kernel(const __grid_constant__ MomDecode d, int tiles) {
+/// A block per 64 columns (x, after token and memory) of a head (y).
+template <class Shape, Layout layout>
+__global__ void __launch_bounds__(Shape::threads, Shape::blocks)
+    mom_decode_kernel(const __grid_constant__ MomDecode d, unsigned tiles) {
   __shared__ DecodeScratch scratch;
+  constexpr int states = Shape::states;
   const DecodeParams& p = d.p;
   const Routing& r = d.routing;
-  const int first_column = static_cast<int>(blockIdx.x % tiles) * kDecodeColumns;
-  const std::int64_t unit = blockIdx.x / tiles;
-  const int h = static_cast<int>(unit % p.H);
-  const int memory = static_cast<int>(unit / p.H % r.R());
-  const std::int64_t token = unit / p.H / r.R();
+  const unsigned pair = blockIdx.x / tiles, R = static_cast<unsigned>(r.R());
+  const int first_column = static_cast<int>(blockIdx.x - pair * tiles) * kDecodeColumns;
+  const int h = static_cast<int>(blockIdx.y);
+  const std::int64_t token = pair / R;
+  const int memory = static_cast<int>(pair % R);
   int slot = -1;
   for (int j = 0; j < r.slots(); ++j) {
     if (r.memory[token * r.slots() + j] == memory) slot = j;
@@ -33,7 +35,7 @@ __global__ void __launch_bounds__(kDecodeThreads, decode_blocks(states, rows))
     if (m_final == m0) m_final = nullptr;
     if (!s_final && !m_final) return;
   }
-  DecodeTile<states, rows, layout> tile(p.K, p.V, first_column);
+  DecodeTile<Shape, layout> tile(p.K, p.V, first_column);
   tile.load(p.s0, s0, tile.S);
   if constexpr (states == 2) tile.load(p.m0, m0, tile.M);
   if (slot >= 0) {
@@ -41,7 +43,7 @@ __global__ void __launch_bounds__(kDecodeThreads, decode_blocks(states, rows))
     const auto side = [&](const MomField::Side& mem, const MomField::Side& shared) {
       const Strided& x = of_shared ? shared.tensor : mem.tensor;
       return x.data ? x.data + token * x.batch + memory * (of_shared ? 0 : mem.to_memory) +
-                          h / x.share * x.head
+                          shared_head(h, x) * x.head
                     : nullptr;
     };
     const auto vector = [&](const MomField::Side& mem, const MomField::Side& shared) {
@@ -52,56 +54,56 @@ __global__ void __launch_bounds__(kDecodeThreads, decode_blocks(states, rows))
       return gate_at(of_shared ? shared.tensor : mem.tensor, side(mem, shared), is_log);
     };
     DecodeStep step;
-    step.q = {p.q.data + token * p.q.batch + h / p.q.share * p.q.head, p.q.column, p.q.dtype};
+    step.q = {p.q.data + token * p.q.batch + shared_head(h, p.q) * p.q.head, p.q.column, p.q.dtype};
     step.k = vector(d.k, d.k_shared), step.v = vector(d.v, d.v_shared);
     step.alpha = gate(d.alpha, d.alpha_shared, p.alpha_is_log);
     step.mu = gate(d.mu, d.mu_shared, p.mu_is_log);
     step.beta = gate(d.beta, d.beta_shared, false);
     step.eta = gate(d.eta, d.eta_shared, false);
     step.q_correction = 0;
-    tile.stage(p, step, scratch);
-    tile.update(step, scratch);
-    if (d.packed) {
-      const float read = p.scale * tile.read_out(scratch);
-      const int column = first_column + threadIdx.x;
-      if (threadIdx.x < kDecodeColumns && column < p.V) {
-        d.packed[((token * r.slots() + slot) * p.H + h) * p.V + column] = read;
-      }
+    const Four v = tile.stage(p, step, scratch);
+    tile.update(step, v, scratch);
+    __syncthreads();
+    const int column = first_column + threadIdx.x;
+    if (d.packed && threadIdx.x < kDecodeColumns && column < p.V) {
+      d.packed[((token * r.slots() + slot) * p.H + h) * p.V + column] =
+          p.scale * tile.read_out(scratch);
     }
   }
   tile.store(p.s_final, s_final, tile.S);
   if constexpr (states == 2) tile.store(p.m_final, m_final, tile.M);
 }
 
-template <int states, int rows>
-cudaError_t launch_rows(const MomDecode& d, cudaStream_t stream) {
+Layout layout_for(const MomDecode& d) {
   const DecodeParams& p = d.p;
-  const int tiles = (p.V + kDecodeColumns - 1) / kDecodeColumns;
-  const std::int64_t blocks = d.routing.tokens() * d.routing.R() * p.H * tiles;
-  const auto start = [&](auto* kernel) {
-    return launch(kernel, dim3(static_cast<unsigned>(blocks)), kDecodeThreads, 0, stream, d, tiles);
-  };
-  Layout layout = layout_of({&p.s0, &p.m0, &p.s_final, &p.m_final}, p.V);
+  const Layout layout = layout_of({&p.s0, &p.m0, &p.s_final, &p.m_final}, p.V);
   const std::int64_t four = layout == Layout::fp32 ? 16 : 8;
   for (const std::int64_t to_memory :
        {d.s0_memory, d.m0_memory, d.s_final_memory, d.m_final_memory}) {
-    if (to_memory % four != 0) layout = Layout::any;
+    if (to_memory % four != 0) return Layout::any;
   }
-  switch (layout) {
-    case Layout::fp32:
-      return start(mom_decode_kernel<states, rows, Layout::fp32>);
-    case Layout::narrow:
-      return start(mom_decode_kernel<states, rows, Layout::narrow>);
-    default:
-      return start(mom_decode_kernel<states, rows, Layout::any>);
-  }
+  return layout;
 }
 
 template <int states>
 cudaError_t launch_states(const MomDecode& d, cudaStream_t stream) {
-  if (d.p.K <= 64) return launch_rows<states, 4>(d, stream);
-  if (d.p.K <= 128) return launch_rows<states, 8>(d, stream);
-  return launch_rows<states, 16>(d, stream);
+  const std::int64_t tiles = (d.p.V + kDecodeColumns - 1) / kDecodeColumns;
+  const std::int64_t pairs = d.routing.tokens() * d.routing.R();
+  const dim3 grid(static_cast<unsigned>(pairs * tiles), static_cast<unsigned>(d.p.H));
+  const auto start = [&](auto* kernel, unsigned threads) {
+    return launch(kernel, grid, threads, 0, stream, d, static_cast<unsigned>(tiles));
+  };
+  return with_shape<states>(d.p.K, [&](auto shape) {
+    using Shape = decltype(shape);
+    switch (layout_for(d)) {
+      case Layout::fp32:
+        return start(mom_decode_kernel<Shape, Layout::fp32>, Shape::threads);
+      case Layout::narrow:
+        return start(mom_decode_kernel<Shape, Layout::narrow>, Shape::threads);
+      default:
+        return start(mom_decode_kernel<Shape, Layout::any>, Shape::threads);
+    }
+  });
 }
 
 }  // namespace

@@ -42,8 +42,9 @@ bool decode_applies(const Call& call) {
   if (call.gradients.count > 0 || q->shape[3] > kDecodeMaxK || v->shape[3] > 1 << 20) return false;
   std::int64_t sequences = 1;
   if (const View* cu = find_view(call.inputs, "", "cu_seqlens")) sequences = cu->shape[0] - 1;
-  // More sequences than blocks can be counted: not here.
-  if (sequences * q->shape[0] * heads_of(call) * (v->shape[3] / 64 + 1) > 0x7fffffff) return false;
+  // More than can be counted in a grid: not here.
+  if (sequences * q->shape[0] * (v->shape[3] / 64 + 1) > 0x7fffffff) return false;
+  if (heads_of(call) > 65535) return false;
   return q->shape[1] <= kMostSteps * sequences;
 }
 

@@ -6,20 +6,22 @@ namespace assay::cuda {
 
 namespace {
 
-template <int states, int rows, Layout layout>
-__global__ void __launch_bounds__(kDecodeThreads, decode_blocks(states, rows))
-    decode_kernel(const __grid_constant__ DecodeParams p, int tiles) {
+/// A block per 64 columns (x, after the sequence) of a head (y).
+template <class Shape, Layout layout>
+__global__ void __launch_bounds__(Shape::threads, Shape::blocks)
+    decode_kernel(const __grid_constant__ DecodeParams p, unsigned tiles) {
   __shared__ DecodeScratch scratch;
-  const std::int64_t unit = blockIdx.x / tiles;
-  const std::int64_t sequence = unit / p.H;
-  const int h = static_cast<int>(unit % p.H);
-  DecodeTile<states, rows, layout> tile(p.K, p.V, static_cast<int>(blockIdx.x % tiles) * 64);
+  const unsigned of_sequence = blockIdx.x / tiles;
+  const std::int64_t sequence = of_sequence;
+  const int h = static_cast<int>(blockIdx.y);
+  const int first_column = static_cast<int>(blockIdx.x - of_sequence * tiles) * kDecodeColumns;
+  DecodeTile<Shape, layout> tile(p.K, p.V, first_column);
 
   const auto state = [&](const Strided& x) -> char* {
     return x.data ? x.data + sequence * x.batch + h * x.head : nullptr;
   };
   tile.load(p.s0, state(p.s0), tile.S);
-  if constexpr (states == 2) tile.load(p.m0, state(p.m0), tile.M);
+  if constexpr (Shape::states == 2) tile.load(p.m0, state(p.m0), tile.M);
 
   std::int64_t batch = sequence, begin = 0, end = p.T;
   if (p.cu_seqlens) {
@@ -31,7 +33,7 @@ __global__ void __launch_bounds__(kDecodeThreads, decode_blocks(states, rows))
   }
   for (std::int64_t t = begin; t < end; ++t) {
     const auto token = [&](const Strided& x) -> char* {
-      return x.data + batch * x.batch + t * x.time + h / x.share * x.head;
+      return x.data + batch * x.batch + t * x.time + shared_head(h, x) * x.head;
     };
     DecodeStep step;
     step.q = {token(p.q), p.q.column, p.q.dtype};
@@ -43,45 +45,36 @@ __global__ void __launch_bounds__(kDecodeThreads, decode_blocks(states, rows))
     step.eta = gate_at(p.eta, token(p.eta), false);
     const Strided& d = p.q_correction;
     step.q_correction = d.data ? load_element(d.data + h / d.share * d.head, d.dtype) : 0.0f;
-    tile.stage(p, step, scratch);
-    tile.update(step, scratch);
-    if (!p.o.data) {
-      __syncthreads();
-      continue;
-    }
-    const float o = p.scale * tile.read_out(scratch);
-    const int column = static_cast<int>(blockIdx.x % tiles) * kDecodeColumns + threadIdx.x;
-    if (threadIdx.x < kDecodeColumns && column < p.V) {
-      store_element(token(p.o) + column * p.o.column, p.o.dtype, o);
+    const Four v = tile.stage(p, step, scratch);
+    tile.update(step, v, scratch);
+    __syncthreads();
+    const int column = first_column + threadIdx.x;
+    if (p.o.data && threadIdx.x < kDecodeColumns && column < p.V) {
+      store_element(token(p.o) + column * p.o.column, p.o.dtype, p.scale * tile.read_out(scratch));
     }
   }
   tile.store(p.s_final, state(p.s_final), tile.S);
-  if constexpr (states == 2) tile.store(p.m_final, state(p.m_final), tile.M);
-}
-
-template <int states, int rows>
-cudaError_t launch_rows(const DecodeParams& p, cudaStream_t stream) {
-  const int tiles = (p.V + kDecodeColumns - 1) / kDecodeColumns;
-  const std::int64_t blocks = p.sequences * p.H * tiles;
-  if (blocks <= 0) return cudaSuccess;
-  const auto start = [&](auto* kernel) {
-    return launch(kernel, dim3(static_cast<unsigned>(blocks)), kDecodeThreads, 0, stream, p, tiles);
-  };
-  switch (layout_of({&p.s0, &p.m0, &p.s_final, &p.m_final}, p.V)) {
-    case Layout::fp32:
-      return start(decode_kernel<states, rows, Layout::fp32>);
-    case Layout::narrow:
-      return start(decode_kernel<states, rows, Layout::narrow>);
-    default:
-      return start(decode_kernel<states, rows, Layout::any>);
-  }
+  if constexpr (Shape::states == 2) tile.store(p.m_final, state(p.m_final), tile.M);
 }
 
 template <int states>
 cudaError_t launch_states(const DecodeParams& p, cudaStream_t stream) {
-  if (p.K <= 64) return launch_rows<states, 4>(p, stream);
-  if (p.K <= 128) return launch_rows<states, 8>(p, stream);
-  return launch_rows<states, 16>(p, stream);
+  const std::int64_t tiles = (p.V + kDecodeColumns - 1) / kDecodeColumns;
+  const dim3 grid(static_cast<unsigned>(p.sequences * tiles), static_cast<unsigned>(p.H));
+  const auto start = [&](auto* kernel, unsigned threads) {
+    return launch(kernel, grid, threads, 0, stream, p, static_cast<unsigned>(tiles));
+  };
+  return with_shape<states>(p.K, [&](auto shape) {
+    using Shape = decltype(shape);
+    switch (layout_of({&p.s0, &p.m0, &p.s_final, &p.m_final}, p.V)) {
+      case Layout::fp32:
+        return start(decode_kernel<Shape, Layout::fp32>, Shape::threads);
+      case Layout::narrow:
+        return start(decode_kernel<Shape, Layout::narrow>, Shape::threads);
+      default:
+        return start(decode_kernel<Shape, Layout::any>, Shape::threads);
+    }
+  });
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// The tile of a state that a block of delta_decode.cu carries: 64 columns, all rows. A thread has 4
-// columns of every 16th row; sums over rows go through 8 warps.
+// The tile of a state that a block of delta_decode.cu carries: 64 columns, all rows. 16 threads
+// share a row and have 4 columns each; a block has `groups` such rows at a time. Sums over rows go
+// through a row of shared memory for each warp.
 #pragma once
 
 #include <initializer_list>
@@ -10,8 +11,19 @@
 
 namespace assay::cuda {
 
-inline constexpr int kDecodeThreads = 256, kDecodeColumns = 64, kDecodeRowGroups = 16;
-inline constexpr int kDecodeWarps = kDecodeThreads / 32;
+inline constexpr int kDecodeColumns = 64, kMaxDecodeWarps = 8;
+
+/// Rows of a thread and threads of a block for states of up to groups * rows rows.
+template <int states_, int rows_, int groups_>
+struct DecodeShape {
+  static constexpr int states = states_, rows = rows_, groups = groups_;
+  static constexpr int threads = 16 * groups, warps = threads / 32;
+  /// Blocks that shall share a multiprocessor: as the registers of the state allow.
+  static constexpr int blocks = (states * rows <= 8    ? 1024
+                                 : states * rows <= 16 ? 512
+                                                       : 256) /
+                                threads;
+};
 
 /// How a state lies in memory: anyhow, or so that four columns of one format can be moved at once.
 enum class Layout { any, fp32, narrow };
@@ -62,10 +74,11 @@ inline Layout layout_of(std::initializer_list<const Strided*> states, int V) {
   return layout;
 }
 
-/// Shared memory of the block.
+/// Shared memory of the block: q and k side by side, sums of warps.
 struct DecodeScratch {
-  float q[kDecodeMaxK], k[kDecodeMaxK];
-  float written[kDecodeWarps][kDecodeColumns], read[kDecodeWarps][kDecodeColumns];
+  float2 qk[kDecodeMaxK];
+  float4 written[kMaxDecodeWarps][kDecodeColumns / 4];
+  float read[kMaxDecodeWarps][kDecodeColumns];
   float norm[2];
 };
 
@@ -83,9 +96,10 @@ struct DecodeStep {
   float alpha, mu, beta, eta, q_correction;
 };
 
-/// Columns first_column.. of a head's state. rows: of a thread, 16 rows apart from each other.
-template <int states, int rows, Layout layout>
+/// Columns first_column.. of a head's state. A thread has rows `groups` apart from each other.
+template <class Shape, Layout layout>
 struct DecodeTile {
+  static constexpr int states = Shape::states, rows = Shape::rows, groups = Shape::groups;
   Four S[rows], M[states == 2 ? rows : 1];
   int K, lane, group, warp, column, valid;
 
@@ -99,9 +113,9 @@ struct DecodeTile {
   __device__ __forceinline__ void load(const Strided& x, const char* head, Four (&to)[rows]) const {
     const char* at = head + group * x.row + column * x.column;
 #pragma unroll
-    for (int i = 0; i < rows; ++i, at += kDecodeRowGroups * x.row) {
+    for (int i = 0; i < rows; ++i, at += groups * x.row) {
       to[i] = Four{};
-      if (head && i * kDecodeRowGroups + group < K) {
+      if (head && i * groups + group < K) {
         to[i] = load_columns<layout>(at, x.column, x.dtype, valid);
       }
     }
@@ -110,53 +124,51 @@ struct DecodeTile {
     if (!head) return;
     char* at = head + group * x.row + column * x.column;
 #pragma unroll
-    for (int i = 0; i < rows; ++i, at += kDecodeRowGroups * x.row) {
-      if (i * kDecodeRowGroups + group < K) {
+    for (int i = 0; i < rows; ++i, at += groups * x.row) {
+      if (i * groups + group < K) {
         store_columns<layout>(at, x.column, x.dtype, valid, from[i]);
       }
     }
   }
 
-  /// q (corrected) and k in shared memory, normalised if asked for. Ends with a barrier.
-  __device__ __forceinline__ void stage(const DecodeParams& p, const DecodeStep& step,
+  /// q (corrected) and k in shared memory, normalised if asked for, and zeros beyond K; returns the
+  /// columns of v. Ends with a barrier.
+  __device__ __forceinline__ Four stage(const DecodeParams& p, const DecodeStep& step,
                                         DecodeScratch& s) const {
-    for (int j = threadIdx.x; j < K; j += kDecodeThreads) {
-      const float k = step.k[j];
-      s.k[j] = k;
-      s.q[j] = step.q[j] - step.q_correction * k;
+    Four v{};
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      if (e < valid) v.x[e] = step.v[column + e];
+    }
+    for (int j = threadIdx.x; j < rows * groups; j += Shape::threads) {
+      const float k = j < K ? step.k[j] : 0.0f;
+      s.qk[j] = make_float2(j < K ? step.q[j] - step.q_correction * k : 0.0f, k);
     }
     __syncthreads();
-    if (!p.normalise) return;
+    if (!p.normalise) return v;
     if (warp < 2) {
-      float* x = warp == 0 ? s.q : s.k;
       float sum = 0;
-      for (int j = threadIdx.x % 32; j < K; j += 32) sum += x[j] * x[j];
+      for (int j = threadIdx.x % 32; j < K; j += 32) {
+        const float x = warp == 0 ? s.qk[j].x : s.qk[j].y;
+        sum += x * x;
+      }
       sum = warp_sum(sum);
       if (threadIdx.x % 32 == 0) s.norm[warp] = sqrtf(sum + p.eps);
     }
     __syncthreads();
-    for (int j = threadIdx.x; j < K; j += kDecodeThreads) {
-      s.q[j] = s.q[j] / s.norm[0], s.k[j] = s.k[j] / s.norm[1];
+    for (int j = threadIdx.x; j < K; j += Shape::threads) {
+      s.qk[j] = make_float2(s.qk[j].x / s.norm[0], s.qk[j].y / s.norm[1]);
     }
     __syncthreads();
+    return v;
   }
 
-  /// Adds the lanes' sums over rows into one row per warp.
-  __device__ __forceinline__ void share(float (&sum)[4], float* to) const {
-#pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      sum[e] += __shfl_xor_sync(0xffffffffu, sum[e], 16);
-      if (group % 2 == 0) to[warp * kDecodeColumns + 4 * lane + e] = sum[e];
-    }
-  }
-
-  /// One update, from staged q and k. The barrier in it lets `written` be used again by the next.
-  __device__ __forceinline__ void update(const DecodeStep& step, DecodeScratch& s) {
+  /// One update from staged q and k, and the read-out of it: sums of the warps in s.read.
+  __device__ __forceinline__ void update(const DecodeStep& step, const Four& v, DecodeScratch& s) {
     float sum[4] = {};
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
-      const int j = i * kDecodeRowGroups + group;
-      const float k = j < K ? s.k[j] : 0.0f;
+      const float k = s.qk[i * groups + group].y;
       const float key = states == 2 ? step.alpha * k : k;
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
@@ -164,63 +176,67 @@ struct DecodeTile {
         sum[e] += S[i].x[e] * key;
       }
     }
-    share(sum, &s.written[0][0]);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sum[e] += __shfl_xor_sync(0xffffffffu, sum[e], 16);
+    if (group % 2 == 0) s.written[warp][lane] = make_float4(sum[0], sum[1], sum[2], sum[3]);
     __syncthreads();
-    float r[4];
+    float read[4] = {}, r[4];
+#pragma unroll
+    for (int w = 0; w < Shape::warps; ++w) {
+      const float4 x = s.written[w][lane];
+      read[0] += x.x, read[1] += x.y, read[2] += x.z, read[3] += x.w;
+    }
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
-      float read = 0;
-#pragma unroll
-      for (int w = 0; w < kDecodeWarps; ++w) read += s.written[w][4 * lane + e];
-      const float v = e < valid ? step.v[column + e] : 0.0f;
-      r[e] = (states == 2 ? step.eta : step.beta) * (v - read);
+      r[e] = (states == 2 ? step.eta : step.beta) * (v.x[e] - read[e]), sum[e] = 0;
     }
 #pragma unroll
     for (int i = 0; i < rows; ++i) {
-      const int j = i * kDecodeRowGroups + group;
-      const float k = j < K ? s.k[j] : 0.0f;
+      const float2 qk = s.qk[i * groups + group];
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         if constexpr (states == 2) {
-          M[i].x[e] = step.mu * M[i].x[e] - k * r[e];
+          M[i].x[e] = step.mu * M[i].x[e] - qk.y * r[e];
           S[i].x[e] = step.alpha * S[i].x[e] - step.beta * M[i].x[e];
         } else {
-          S[i].x[e] += k * r[e];
+          S[i].x[e] += qk.y * r[e];
         }
+        sum[e] += S[i].x[e] * qk.x;
       }
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      sum[e] += __shfl_xor_sync(0xffffffffu, sum[e], 16);
+      if (group % 2 == 0) s.read[warp][4 * lane + e] = sum[e];
     }
   }
 
-  /// S^T q of column first + threadIdx.x, in the first 64 threads.
-  __device__ __forceinline__ float read_out(DecodeScratch& s) const {
-    float sum[4] = {};
-#pragma unroll
-    for (int i = 0; i < rows; ++i) {
-      const int j = i * kDecodeRowGroups + group;
-      const float q = j < K ? s.q[j] : 0.0f;
-#pragma unroll
-      for (int e = 0; e < 4; ++e) sum[e] += S[i].x[e] * q;
-    }
-    share(sum, &s.read[0][0]);
-    __syncthreads();
+  /// S^T q of column first + threadIdx.x, in the first 64 threads, after a barrier.
+  __device__ __forceinline__ float read_out(const DecodeScratch& s) const {
     float read = 0;
-    if (threadIdx.x < kDecodeColumns) {
 #pragma unroll
-      for (int w = 0; w < kDecodeWarps; ++w) read += s.read[w][threadIdx.x];
-    }
+    for (int w = 0; w < Shape::warps; ++w) read += s.read[w][threadIdx.x % kDecodeColumns];
     return read;
   }
 };
+
+/// The kernel's shape for states of K rows: start(shape).
+template <int states, class Start>
+cudaError_t with_shape(int K, const Start& start) {
+  if (K <= 64) return start(DecodeShape<states, 8, 8>{});
+  if (K <= 128) return start(DecodeShape<states, 16 / states, 8 * states>{});
+  return start(DecodeShape<states, 16, 16>{});
+}
+
+/// h / share, mostly without dividing.
+__device__ __forceinline__ int shared_head(int h, const Strided& x) {
+  return x.share == 1 ? h : h / x.share;
+}
 
 __device__ __forceinline__ float gate_at(const Strided& x, const char* at, bool is_log) {
   if (!x.data) return 1;
   const float g = load_element(at, x.dtype);
   return is_log ? expf(g) : g;
-}
-
-/// Rows per thread that hold K, and how many blocks shall share a multiprocessor.
-constexpr int decode_blocks(int states, int rows) {
-  return states * rows <= 4 ? 4 : states * rows <= 8 ? 3 : states * rows <= 16 ? 2 : 1;
 }
 
 }  // namespace assay::cuda

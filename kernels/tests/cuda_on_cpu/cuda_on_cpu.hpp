@@ -39,6 +39,7 @@
 #define __shared__ static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __noinline__
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 
