@@ -5,16 +5,16 @@
 
 namespace assay::cuda {
 
-#define ASSAY_MDN_WIDTHS(X, kernel)                                                       \
-  X(kernel, m64_2)                                                                        \
-  X(kernel, m64_4)                                                                        \
-  X(kernel, m128_2) X(kernel, m128_4) X(kernel, g64_2) X(kernel, g64_4) X(kernel, g128_2) \
-      X(kernel, g128_4)
-#define ASSAY_MDN_SHAPES(X, kernel)                                                              \
-  X(kernel, m64_64)                                                                              \
-  X(kernel, m64_128)                                                                             \
-  X(kernel, m128_64) X(kernel, m128_128) X(kernel, g64_64) X(kernel, g64_128) X(kernel, g128_64) \
-      X(kernel, g128_128)
+#define ASSAY_MDN_WIDTHS(X, kernel) \
+  X(kernel, m64_2)                  \
+  X(kernel, m64_4)                  \
+  X(kernel, m128_2)                 \
+  X(kernel, m128_4) X(kernel, g64_2) X(kernel, g64_4) X(kernel, g128_2) X(kernel, g128_4)
+#define ASSAY_MDN_SHAPES(X, kernel) \
+  X(kernel, m64_64)                 \
+  X(kernel, m64_128)                \
+  X(kernel, m128_64)                \
+  X(kernel, m128_128) X(kernel, g64_64) X(kernel, g64_128) X(kernel, g128_64) X(kernel, g128_128)
 #define ASSAY_MDN_DECLARE(kernel, name) \
   cudaError_t mdn_##kernel##_##name(const MdnFast& f, cudaStream_t stream);
 ASSAY_MDN_WIDTHS(ASSAY_MDN_DECLARE, scan)
