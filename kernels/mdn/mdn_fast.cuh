@@ -59,7 +59,7 @@ class MdnStream {
     at_ += chunks * kChunk * time_, start_ += chunks * kChunk * time_;
   }
   __device__ __forceinline__ void copy(char* to, int steps) const {
-    if (!wide_) return copy_narrow(to, steps);
+    if (!wide_) return copy_narrow(to, start_, time_, column_, steps, to_ / 16);
     const char* from = at_;
     to += to_;
     if constexpr (kWhole) {
@@ -87,16 +87,18 @@ class MdnStream {
   static constexpr bool kWhole = threads % kGroup == 0;
   static_assert(kWhole || kGroup % threads == 0);
 
-  __device__ __noinline__ void copy_narrow(char* to, int steps) const {
+  /// Nothing by reference: what is referred to would have to lie in memory.
+  __device__ __noinline__ static void copy_narrow(char* to, const char* start, std::int64_t time,
+                                                  std::int64_t column, int steps, int thread) {
 #pragma unroll 1
-    for (int piece = to_ / 16; piece < kChunk * columns; piece += threads) {
+    for (int piece = thread; piece < kChunk * columns; piece += threads) {
       const int row = piece / kGroup * 8 + piece % 8, first = piece / 8 % columns * 8;
-      const char* from = start_ + row * time_ + first * column_;
+      const char* from = start + row * time + first * column;
       std::uint32_t pairs[4];
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         const auto bits = [&](int y) -> std::uint32_t {
-          return row < steps ? *reinterpret_cast<const std::uint16_t*>(from + y * column_) : 0;
+          return row < steps ? *reinterpret_cast<const std::uint16_t*>(from + y * column) : 0;
         };
         pairs[e] = bits(2 * e) | bits(2 * e + 1) << 16;
       }

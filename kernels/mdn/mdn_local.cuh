@@ -129,38 +129,52 @@ struct Local {
         multiply(kk[0], a, b[0], b[1]), multiply(kk[1], a, b[2], b[3]);
       }
     }
-    float of_alpha[2] = {}, below[2][4];
+    float of_alpha[2] = {}, below[2][4] = {};
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
       float of_eta[2] = {};
-      float w[4], l[4];
+      const int column = 16 * column_warp + 8 * n + 2 * i;
+      if (column_warp <= row_warp) {
+        const float eta[2] = {gate(3, column), gate(3, column + 1)};
 #pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const int row = 16 * row_warp + 8 * (e >> 1) + g;
-        const int column = 16 * column_warp + 8 * n + 2 * i + (e & 1);
-        const float alpha = gate(0, row), eta = gate(3, column);
-        const bool inside = column <= row, strictly = column < row;
-        const float here = inside ? gamma(row, column) : 0.0f;
-        const float above = strictly ? gamma(row - 1, column) : 0.0f;
-        const float to_w = inside ? p.scale * d_w[n][e] : 0.0f;
-        const float to_l = strictly ? -d_l[n][e] : 0.0f;
-        d_gamma(row, column) = to_w * qk[n][e] * eta;
-        below[n][e] = to_l * alpha * kk[n][e] * eta;
-        of_eta[e & 1] += to_w * qk[n][e] * here + to_l * alpha * kk[n][e] * above;
-        of_alpha[e >> 1] += to_l * above * eta * kk[n][e];
-        w[e] = to_w * here * eta;
-        l[e] = to_l * alpha * above * eta;
+        for (int half = 0; half < 2; ++half) {
+          const int row = 16 * row_warp + 8 * half + g;
+          const float alpha = gate(0, row);
+          const float2 here = *reinterpret_cast<const float2*>(&gamma(row, column));
+          const float2 before =
+              *reinterpret_cast<const float2*>(&gamma(row == 0 ? 0 : row - 1, column));
+          float w[2], l[2], to_gamma[2];
+#pragma unroll
+          for (int y = 0; y < 2; ++y) {
+            const int e = 2 * half + y;
+            const bool inside = column + y <= row, strictly = column + y < row;
+            const float to_w = inside ? p.scale * d_w[n][e] * eta[y] : 0.0f;
+            const float to_l = strictly ? -d_l[n][e] * eta[y] : 0.0f;
+            const float now = inside ? (y ? here.y : here.x) : 0.0f;
+            const float above = strictly ? (y ? before.y : before.x) : 0.0f;
+            w[y] = to_w * now, l[y] = to_l * alpha * above;
+            to_gamma[y] = to_w * qk[n][e];
+            below[n][e] = to_l * alpha * kk[n][e];
+            const float of_l = to_l * above * kk[n][e];
+            of_alpha[half] += of_l;
+            if constexpr (momentum) {  // without the factor eta
+              of_eta[y] += (inside ? p.scale * d_w[n][e] : 0.0f) * now * qk[n][e];
+              of_eta[y] -= (strictly ? d_l[n][e] : 0.0f) * above * alpha * kk[n][e];
+            }
+          }
+          const int tile = (2 * row_warp + half) * (kChunk / 8) + 2 * column_warp + n;
+          const int offset = tile * kTileBytes + lane * 4;
+          *reinterpret_cast<std::uint32_t*>(memory + Memory::kW + offset) = bf16_pair(w[0], w[1]);
+          *reinterpret_cast<std::uint32_t*>(memory + Memory::kL + offset) = bf16_pair(l[0], l[1]);
+          *reinterpret_cast<float2*>(&d_gamma(row, column)) = make_float2(to_gamma[0], to_gamma[1]);
+        }
       }
+      if constexpr (momentum) {
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int tile = (2 * row_warp + half) * (kChunk / 8) + 2 * column_warp + n;
-        const int offset = tile * kTileBytes + lane * 4;
-        *reinterpret_cast<std::uint32_t*>(memory + Memory::kW + offset) =
-            bf16_pair(w[2 * half], w[2 * half + 1]);
-        *reinterpret_cast<std::uint32_t*>(memory + Memory::kL + offset) =
-            bf16_pair(l[2 * half], l[2 * half + 1]);
-        const float sum = sum_rows(of_eta[half]);
-        if (g == 0) part(7, row_warp, 16 * column_warp + 8 * n + 2 * i + half) = sum;
+        for (int y = 0; y < 2; ++y) {
+          const float sum = sum_rows(of_eta[y]);
+          if (g == 0) part(7, row_warp, column + y) = sum;
+        }
       }
     }
 #pragma unroll
@@ -169,6 +183,7 @@ struct Local {
       if (i == 0) part(6, column_warp, 16 * row_warp + 8 * half + g) = sum;
     }
     __syncthreads();
+    if (column_warp > row_warp) return;
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
@@ -209,47 +224,65 @@ struct Local {
     }
   }
 
-  __device__ __forceinline__ void store_rows(const MdnSink& to, const float (&x)[2][4],
-                                             int column) const {
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int t = 16 * row_warp + 8 * half + g;
-        if (t < at.steps) {
-          store_pair(to, at.first + t, column + 8 * n + 2 * i, x[n][2 * half], x[n][2 * half + 1]);
-        }
-      }
+  /// Where the first of some rows of a gradient begins, and what lies between them.
+  struct Out {
+    char* first;
+    std::int64_t time;
+    bool partial;
+  };
+  __device__ __forceinline__ Out out_rows(const MdnSink& to, int t, int column) const {
+    if (to.partial) {
+      const std::int64_t row = (at.batch * p.T + at.first + t) * p.H + at.head;
+      return {reinterpret_cast<char*>(to.partial + row * to.width + column),
+              std::int64_t{4} * p.H * to.width, true};
+    }
+    if (!to.direct.data) return {nullptr, 0, false};
+    return {token_at(to.direct, at.batch, at.first + t, at.head) + column * 2, to.direct.time,
+            false};
+  }
+  __device__ __forceinline__ static void store_pair(const Out& to, char* row, int column, float x,
+                                                    float y) {
+    if (to.partial) {
+      *reinterpret_cast<float2*>(row + column * 4) = make_float2(x, y);
+    } else {
+      *reinterpret_cast<std::uint32_t*>(row + column * 2) = bf16_pair(x, y);
     }
   }
-  __device__ __forceinline__ void store_pair(const MdnSink& to, std::int64_t t, int column, float x,
-                                             float y) const {
-    if (to.partial) {
-      const std::int64_t row = (at.batch * p.T + t) * p.H + at.head;
-      *reinterpret_cast<float2*>(to.partial + row * to.width + column) = make_float2(x, y);
-    } else if (to.direct.data) {
-      char* row = token_at(to.direct, at.batch, t, at.head);
-      *reinterpret_cast<std::uint32_t*>(row + column * 2) = bf16_pair(x, y);
+  /// This warp's rows of a slice; `to` is of row g of them, column 2 i.
+  __device__ __forceinline__ void store_rows(const Out& to, const float (&x)[2][4],
+                                             int column) const {
+    if (!to.first) return;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      if (16 * row_warp + 8 * half + g >= at.steps) continue;
+      char* row = to.first + half * 8 * to.time;
+#pragma unroll
+      for (int n = 0; n < 2; ++n) {
+        store_pair(to, row, column + 8 * n, x[n][2 * half], x[n][2 * half + 1]);
+      }
     }
   }
 
   __device__ __forceinline__ void values() const {
-    if (!p.d_v.partial && !p.d_v.direct.data) return;
+    const Out to = out_rows(p.d_v, g, 2 * i);
+    if (!to.first) return;
     const TileMatrix<kChunk / 8> X{memory + Memory::kX};
-    for (int x = thread / 32; x < kChunk / 8 * (V / 32); x += kThreads / 32) {
-      const int tokens = x / (V / 32), v = x % (V / 32) * 4;
+#pragma unroll
+    for (int first = 0; first < kChunk / 8 * (V / 32); first += kThreads / 32) {
+      const int x = first + thread / 32, tokens = x / (V / 32), v = x % (V / 32) * 4;
       std::uint32_t y[4];  // step g, columns 2i, 2i + 1 of four tiles
       load_tiles<true>(y, X.tile(v + (lane >> 3), tokens) + (lane & 7) * 16);
       if (8 * tokens + g >= at.steps) continue;
+      char* row = to.first + 8 * tokens * to.time;
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        store_pair(p.d_v, at.first + 8 * tokens + g, 8 * (v + e) + 2 * i, low_of(y[e]),
-                   high_of(y[e]));
+        store_pair(to, row, 8 * (v + e), low_of(y[e]), high_of(y[e]));
       }
     }
   }
 
-  __device__ __forceinline__ void slice(int s, float (&dots)[6][2], float (&whole)[3]) const {
+  __device__ __forceinline__ void slice(int s, const Out& to_q, const Out& to_k,
+                                        float (&dots)[6][2], float (&whole)[3]) const {
     const TileMatrix<K / 8> q{memory + Memory::kQ}, k{memory + Memory::kK};
     const TileMatrix<V / 8> u{memory + Memory::kU};
     const TileMatrix<kChunk / 8> R{memory + Memory::kR}, X{memory + Memory::kX};
@@ -282,16 +315,25 @@ struct Local {
     const TileMatrix<8> M{memory + Memory::kStatesAt + Memory::kSlice};
     const TileMatrix<8> d_S{memory + Memory::kCotangentsAt};
     const TileMatrix<8> d_M{memory + Memory::kCotangentsAt + Memory::kSlice};
-    for (int x = thread * 4; x < Memory::kSlice; x += kThreads * 4) {
-      const auto pair = [&](const TileMatrix<8>& from) {
-        return *reinterpret_cast<const std::uint32_t*>(from.base + x);
+#pragma unroll
+    for (int first = 0; first < Memory::kSlice; first += kThreads * 16) {
+      const auto take = [&](const TileMatrix<8>& from, std::uint32_t(&x)[4]) {
+        const uint4 y = *reinterpret_cast<const uint4*>(from.base + first + thread * 16);
+        x[0] = y.x, x[1] = y.y, x[2] = y.z, x[3] = y.w;
       };
-      const std::uint32_t y = pair(d_S), z = pair(S);
-      whole[0] = fmaf(low_of(y), low_of(z), fmaf(high_of(y), high_of(z), whole[0]));
-      if constexpr (momentum) {
-        const std::uint32_t m = pair(M), d = pair(d_M);
-        whole[1] = fmaf(low_of(y), low_of(m), fmaf(high_of(y), high_of(m), whole[1]));
-        whole[2] = fmaf(low_of(d), low_of(m), fmaf(high_of(d), high_of(m), whole[2]));
+      std::uint32_t y[4], z[4], m[4], d[4];
+      take(d_S, y), take(S, z);
+      if constexpr (momentum) take(M, m), take(d_M, d);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        whole[0] = fmaf(low_of(y[e]), low_of(z[e]), whole[0]);
+        whole[0] = fmaf(high_of(y[e]), high_of(z[e]), whole[0]);
+        if constexpr (momentum) {
+          whole[1] = fmaf(low_of(y[e]), low_of(m[e]), whole[1]);
+          whole[1] = fmaf(high_of(y[e]), high_of(m[e]), whole[1]);
+          whole[2] = fmaf(low_of(d[e]), low_of(m[e]), whole[2]);
+          whole[2] = fmaf(high_of(d[e]), high_of(m[e]), whole[2]);
+        }
       }
     }
     {
@@ -355,7 +397,7 @@ struct Local {
         for (float& x : half) x /= p.scale;
       }
     }
-    store_rows(p.d_q, d_q, 8 * column_tile), store_rows(p.d_k, d_k, 8 * column_tile);
+    store_rows(to_q, d_q, 8 * column_tile), store_rows(to_k, d_k, 8 * column_tile);
   }
 
   __device__ __forceinline__ void run() const {
@@ -366,12 +408,15 @@ struct Local {
     __syncthreads();
     values();
     float* out = f.cotangents + at.index * kCotangentFloats;
-    for (int x = thread; x < kChunk * kChunk; x += kThreads) {
-      out[x] = x % kChunk <= x / kChunk ? d_gamma(x / kChunk, x % kChunk) : 0.0f;
+    for (int x = 4 * thread; x < kChunk * kChunk; x += 4 * kThreads) {  // upper: never read
+      *reinterpret_cast<float4*>(out + x) =
+          *reinterpret_cast<const float4*>(&d_gamma(x / kChunk, x % kChunk));
     }
     float dots[6][2] = {}, whole[3] = {};
+    const Out to_q = out_rows(p.d_q, 16 * row_warp + g, 2 * i);
+    const Out to_k = out_rows(p.d_k, 16 * row_warp + g, 2 * i);
 #pragma unroll 1
-    for (int s = 0; s < K / 64; ++s) slice(s, dots, whole);
+    for (int s = 0; s < K / 64; ++s) slice(s, to_q, to_k, dots, whole);
 #pragma unroll
     for (int x = 0; x < 6; ++x) {
 #pragma unroll
@@ -391,7 +436,9 @@ struct Local {
     if (thread < kChunk * 8) {
       const int which = thread / kChunk, t = thread % kChunk;
       float sum = 0;
-      for (int group = 0; group < 4; ++group) sum += part(which, group, t);
+      if (momentum || which != 7) {
+        for (int group = 0; group < 4; ++group) sum += part(which, group, t);
+      }
       out[kOfReadS + thread] = which < 2 ? p.scale * sum : sum;
     }
     if (thread < 3) {

@@ -12,6 +12,8 @@ namespace assay::cuda {
 
 template <bool momentum, int K, int pairs>
 struct ReverseMemory {
+  static constexpr bool kHelpersFetch = momentum;
+  static constexpr int kThreads = (kHelpersFetch ? 64 : 96) * pairs;
   static constexpr int kStates = momentum ? 2 : 1;
   static constexpr int kRows = kChunk * K * 2, kValues = kChunk * 16 * pairs * 2;
   static constexpr int kQ = 0, kK = kRows, kU = 2 * kRows, kRecord = kU + kValues;
@@ -48,13 +50,14 @@ __device__ __forceinline__ void hand_over(float4* to, const Columns<tiles>& x, i
 template <bool momentum, int K, int pairs>
 struct Reverse {
   using Memory = ReverseMemory<momentum, K, pairs>;
-  static constexpr int kHalf = 32 * pairs;
+  static constexpr bool kHelpersFetch = Memory::kHelpersFetch;
+  static constexpr int kSuppliers = 32 * pairs;
 
   const MdnFast& f;
   const MdnParams& p;
   char* memory;
   MdnSegment u;
-  int head, v0, pair, lane;
+  int head, block_v0, v0, pair, lane;
   std::int64_t chunks;
 
   __device__ __forceinline__ std::int64_t place(std::int64_t chunk) const {
@@ -71,32 +74,54 @@ struct Reverse {
                                      (pair * Memory::kStates + which) * Memory::kOfQ);
   }
 
-  /// What does not depend on the cotangents carried: scale W^T d_O and Q^T d_O.
-  __device__ __forceinline__ void help() const {
-    const unsigned thread = threadIdx.x - kHalf;
-    const std::int64_t last = chunks > 0 ? (chunks - 1) * kChunk : 0;
-    const Strided& d_o = p.d_o.data ? p.d_o : p.v;  // v: never read
-    MdnStream<K / 8, kHalf> q(p.q, u.batch, u.first + last, head, 0, thread);
-    MdnStream<K / 8, kHalf> k(p.k, u.batch, u.first + last, head, 0, thread);
-    MdnStream<2 * pairs, kHalf> out(d_o, u.batch, u.first + last, head, v0 - 16 * pair, thread);
-    const char* record = f.records + place(chunks - 1) * kRecordBytes;
-    const std::int64_t record_step = std::int64_t{p.H} * kRecordBytes;
-    const auto fetch = [&](std::int64_t chunk) {
-      const std::int64_t left = u.length - chunk * kChunk;
+  /// As in `scan`, from the last chunk on.
+  struct Supply {
+    MdnStream<K / 8, kSuppliers> q, k;
+    MdnStream<2 * pairs, kSuppliers> out;
+    const char* record;
+    unsigned thread;
+
+    __device__ __forceinline__ Supply(const Reverse& r, std::int64_t t, unsigned number)
+        : q(r.p.q, r.u.batch, t, r.head, 0, number),
+          k(r.p.k, r.u.batch, t, r.head, 0, number),
+          out(r.p.d_o.data ? r.p.d_o : r.p.v, r.u.batch, t, r.head, r.block_v0, number),
+          record(r.f.records + r.place(r.chunks - 1) * kRecordBytes),
+          thread(number) {}
+    __device__ __forceinline__ explicit Supply(const Reverse& r)
+        : Supply(r, r.u.first + (r.chunks > 0 ? (r.chunks - 1) * kChunk : 0),
+                 threadIdx.x - (kHelpersFetch ? 32 : 64) * pairs) {}
+
+    __device__ __forceinline__ void fetch(const Reverse& r, std::int64_t chunk) {
+      const std::int64_t left = r.u.length - chunk * kChunk;
       const int steps = left < kChunk ? static_cast<int>(left) : kChunk;
-      char* to = stage(chunk);
+      char* to = r.stage(chunk);
       q.copy(to + Memory::kQ, steps), k.copy(to + Memory::kK, steps);
-      out.copy(to + Memory::kU, p.d_o.data ? steps : 0);
-      copy_piece<kRecordBytes, kHalf>(to + Memory::kRecord, record, thread);
+      out.copy(to + Memory::kU, r.p.d_o.data ? steps : 0);  // of v nothing is read
+      copy_piece<kRecordBytes, kSuppliers>(to + Memory::kRecord, record, thread);
       copy_commit();
       q.move(-1), k.move(-1), out.move(-1);
-      record -= record_step;
-    };
-    if (chunks > 0) fetch(chunks - 1);
+      record -= std::int64_t{r.p.H} * kRecordBytes;
+    }
+  };
+
+  __device__ __forceinline__ void supply() const {
+    Supply all(*this);
+    if (chunks > 0) all.fetch(*this, chunks - 1);
     for (std::int64_t chunk = chunks; chunk-- > 0;) {
       copy_wait<0>();
       __syncthreads();
-      if (chunk > 0) fetch(chunk - 1);
+      if (chunk > 0) all.fetch(*this, chunk - 1);
+    }
+  }
+
+  /// What does not depend on the cotangents carried: scale W^T d_O and Q^T d_O.
+  __device__ __forceinline__ void help() const {
+    Supply supply(*this);
+    if (kHelpersFetch && chunks > 0) supply.fetch(*this, chunks - 1);
+    for (std::int64_t chunk = chunks; chunk-- > 0;) {
+      if (kHelpersFetch) copy_wait<0>();
+      __syncthreads();
+      if (kHelpersFetch && chunk > 0) supply.fetch(*this, chunk - 1);
       char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
@@ -266,27 +291,31 @@ __device__ __forceinline__ void reverse_block(const MdnFast& f) {
   const int warp = threadIdx.x >> 5, pair = warp % pairs;
   Reverse<momentum, K, pairs> run{f, f.p, memory, segment_of(f.p, unit / heads)};
   run.head = static_cast<int>(unit % heads), run.pair = pair;
-  run.v0 = static_cast<int>(blockIdx.y) * 16 * pairs + 16 * pair, run.lane = threadIdx.x & 31;
+  run.block_v0 = static_cast<int>(blockIdx.y) * 16 * pairs;
+  run.v0 = run.block_v0 + 16 * pair, run.lane = threadIdx.x & 31;
   run.chunks = (run.u.length + kChunk - 1) / kChunk;
   if (warp < pairs) {
     run.carry();
-  } else {
+  } else if (warp < 2 * pairs) {
     run.help();
+  } else {
+    run.supply();
   }
 }
 
 }  // namespace assay::cuda
 
-#define ASSAY_MDN_REVERSE(name, momentum, K, pairs)                       \
-  namespace assay::cuda {                                                 \
-  __global__ void __launch_bounds__(64 * pairs, 1) mdn_reverse_kernel_    \
-      ##name(const __grid_constant__ MdnFast f) {                         \
-    reverse_block<momentum, K, pairs>(f);                                 \
-  }                                                                       \
-  cudaError_t mdn_reverse_##name(const MdnFast& f, cudaStream_t stream) { \
-    const dim3 grid(static_cast<unsigned>(f.p.units()),                   \
-                    static_cast<unsigned>(f.p.V / (16 * pairs)));         \
-    return launch(mdn_reverse_kernel_##name, grid, 64 * pairs,            \
-                  ReverseMemory<momentum, K, pairs>::kBytes, stream, f);  \
-  }                                                                       \
+#define ASSAY_MDN_REVERSE(name, momentum, K, pairs)                                              \
+  namespace assay::cuda {                                                                        \
+  __global__ void __launch_bounds__((ReverseMemory<momentum, K, pairs>::kThreads),               \
+                                    1) mdn_reverse_kernel_                                       \
+      ##name(const __grid_constant__ MdnFast f) {                                                \
+    reverse_block<momentum, K, pairs>(f);                                                        \
+  }                                                                                              \
+  cudaError_t mdn_reverse_##name(const MdnFast& f, cudaStream_t stream) {                        \
+    using Memory = ReverseMemory<momentum, K, pairs>;                                            \
+    const dim3 grid(static_cast<unsigned>(f.p.units()),                                          \
+                    static_cast<unsigned>(f.p.V / (16 * pairs)));                                \
+    return launch(mdn_reverse_kernel_##name, grid, Memory::kThreads, Memory::kBytes, stream, f); \
+  }                                                                                              \
   }

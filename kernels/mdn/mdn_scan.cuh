@@ -10,6 +10,8 @@ namespace assay::cuda {
 
 template <bool momentum, int K, int pairs>
 struct ScanMemory {
+  static constexpr bool kHelpersFetch = momentum;
+  static constexpr int kThreads = (kHelpersFetch ? 64 : 96) * pairs;
   static constexpr int kStates = momentum ? 2 : 1;
   static constexpr int kRows = kChunk * K * 2, kValues = kChunk * 16 * pairs * 2;
   static constexpr int kQ = 0, kK = kRows, kV = 2 * kRows, kRecord = kV + kValues;
@@ -24,13 +26,14 @@ struct ScanMemory {
 template <bool momentum, int K, int pairs>
 struct Scan {
   using Memory = ScanMemory<momentum, K, pairs>;
-  static constexpr int kThreads = 64 * pairs;
+  static constexpr bool kHelpersFetch = Memory::kHelpersFetch;
+  static constexpr int kSuppliers = 32 * pairs;
 
   const MdnFast& f;
   const MdnParams& p;
   char* memory;
   MdnSegment u;
-  int head, v0, pair, lane;
+  int head, block_v0, v0, pair, lane;
   std::int64_t chunks = 0;
 
   __device__ __forceinline__ std::int64_t place(std::int64_t chunk) const {
@@ -200,30 +203,53 @@ struct Scan {
     }
   }
 
-  __device__ __forceinline__ void read_out() const {
-    constexpr int kHalf = kThreads / 2;
-    const unsigned thread = threadIdx.x - kHalf;
-    MdnStream<K / 8, kHalf> q(p.q, u.batch, u.first, head, 0, thread);
-    MdnStream<K / 8, kHalf> k(p.k, u.batch, u.first, head, 0, thread);
-    MdnStream<2 * pairs, kHalf> v(p.v, u.batch, u.first, head, v0 - 16 * pair, thread);
-    const char* record = f.records + place(0) * kRecordBytes;
-    const std::int64_t record_step = std::int64_t{p.H} * kRecordBytes;
-    const auto fetch = [&](std::int64_t chunk) {
-      const std::int64_t left = u.length - chunk * kChunk;
+  /// Chunks into shared memory, one after the other, by kSuppliers threads: those of the warps that
+  /// read out, or, where registers allow more warps, by some of their own.
+  struct Supply {
+    MdnStream<K / 8, kSuppliers> q, k;
+    MdnStream<2 * pairs, kSuppliers> v;
+    const char* record;
+    unsigned thread;
+
+    __device__ __forceinline__ explicit Supply(const Scan& s, unsigned number)
+        : q(s.p.q, s.u.batch, s.u.first, s.head, 0, number),
+          k(s.p.k, s.u.batch, s.u.first, s.head, 0, number),
+          v(s.p.v, s.u.batch, s.u.first, s.head, s.block_v0, number),
+          record(s.f.records + s.place(0) * kRecordBytes),
+          thread(number) {}
+    __device__ __forceinline__ explicit Supply(const Scan& s)
+        : Supply(s, threadIdx.x - (kHelpersFetch ? 32 : 64) * pairs) {}
+
+    __device__ __forceinline__ void fetch(const Scan& s, std::int64_t chunk) {
+      const std::int64_t left = s.u.length - chunk * kChunk;
       const int steps = left < kChunk ? static_cast<int>(left) : kChunk;
-      char* to = stage(chunk);
+      char* to = s.stage(chunk);
       q.copy(to + Memory::kQ, steps), k.copy(to + Memory::kK, steps);
       v.copy(to + Memory::kV, steps);
-      copy_piece<kRecordBytes, kHalf>(to + Memory::kRecord, record, thread);
+      copy_piece<kRecordBytes, kSuppliers>(to + Memory::kRecord, record, thread);
       copy_commit();
       q.move(1), k.move(1), v.move(1);
-      record += record_step;
-    };
-    if (chunks > 0) fetch(0);
+      record += std::int64_t{s.p.H} * kRecordBytes;
+    }
+  };
+
+  __device__ __forceinline__ void supply() const {
+    Supply all(*this);
+    if (chunks > 0) all.fetch(*this, 0);
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
       copy_wait<0>();
       __syncthreads();
-      if (chunk + 1 < chunks) fetch(chunk + 1);
+      if (chunk + 1 < chunks) all.fetch(*this, chunk + 1);
+    }
+  }
+
+  __device__ __forceinline__ void read_out() const {
+    Supply supply(*this);
+    if (kHelpersFetch && chunks > 0) supply.fetch(*this, 0);
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
+      if (kHelpersFetch) copy_wait<0>();
+      __syncthreads();
+      if (kHelpersFetch && chunk + 1 < chunks) supply.fetch(*this, chunk + 1);
       const char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
@@ -311,28 +337,30 @@ __device__ __forceinline__ void scan_block(const MdnFast& f) {
   const int warp = threadIdx.x >> 5, pair = warp % pairs;
   Scan<momentum, K, pairs> run{f, p, memory, segment_of(p, unit / heads)};
   run.head = static_cast<int>(unit % heads), run.pair = pair;
-  const int block_v0 = static_cast<int>(blockIdx.y) * 16 * pairs;
-  run.v0 = block_v0 + 16 * pair, run.lane = threadIdx.x & 31;
+  run.block_v0 = static_cast<int>(blockIdx.y) * 16 * pairs;
+  run.v0 = run.block_v0 + 16 * pair, run.lane = threadIdx.x & 31;
   run.chunks = (run.u.length + kChunk - 1) / kChunk;
   if (warp < pairs) {
     run.carry_states();
-  } else {
+  } else if (warp < 2 * pairs) {
     run.read_out();
+  } else {
+    run.supply();
   }
 }
 
 }  // namespace assay::cuda
 
-#define ASSAY_MDN_SCAN(name, momentum, K, pairs)                       \
-  namespace assay::cuda {                                              \
-  __global__ void __launch_bounds__(64 * pairs, 1) mdn_scan_kernel_    \
-      ##name(const __grid_constant__ MdnFast f) {                      \
-    scan_block<momentum, K, pairs>(f);                                 \
-  }                                                                    \
-  cudaError_t mdn_scan_##name(const MdnFast& f, cudaStream_t stream) { \
-    const dim3 grid(static_cast<unsigned>(f.p.units()),                \
-                    static_cast<unsigned>(f.p.V / (16 * pairs)));      \
-    return launch(mdn_scan_kernel_##name, grid, 64 * pairs,            \
-                  ScanMemory<momentum, K, pairs>::kBytes, stream, f);  \
-  }                                                                    \
+#define ASSAY_MDN_SCAN(name, momentum, K, pairs)                                                   \
+  namespace assay::cuda {                                                                          \
+  __global__ void __launch_bounds__((ScanMemory<momentum, K, pairs>::kThreads),                    \
+                                    1) mdn_scan_kernel_##name(const __grid_constant__ MdnFast f) { \
+    scan_block<momentum, K, pairs>(f);                                                             \
+  }                                                                                                \
+  cudaError_t mdn_scan_##name(const MdnFast& f, cudaStream_t stream) {                             \
+    using Memory = ScanMemory<momentum, K, pairs>;                                                 \
+    const dim3 grid(static_cast<unsigned>(f.p.units()),                                            \
+                    static_cast<unsigned>(f.p.V / (16 * pairs)));                                  \
+    return launch(mdn_scan_kernel_##name, grid, Memory::kThreads, Memory::kBytes, stream, f);      \
+  }                                                                                                \
   }
