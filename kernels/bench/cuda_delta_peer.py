@@ -38,6 +38,10 @@ def plain_median_ms(run, repeat):
 
 def timed(run, repeat):
     try:
+        run()
+    except RuntimeError as problem:  # the package may know better than to run
+        return {"refused": str(problem)}
+    try:
         return {"ms": median_ms(run, repeat), "graph": True}
     except RuntimeError:
         torch.cuda.synchronize()

@@ -57,6 +57,12 @@ __device__ void gather_row(const MomField& f, const Routing& r, std::int64_t tok
                            std::int64_t row) {
   const bool of_shared = memory == r.M;
   const MomField::Side& side = of_shared ? f.shared : f.mem;
+  if (f.table) {
+    if (lane_of_warp() == 0) {
+      f.table[row] = row_of_token(side, r, token, memory) - f.mem.tensor.data;
+    }
+    return;
+  }
   char* to = packed_row(f, row);
   const int elements = f.heads * f.width, unit = unit_of(f.dtype);
   if (side.flat) return copy_flat(row_of_token(side, r, token, memory), to, elements * unit);
@@ -120,24 +126,26 @@ __device__ __forceinline__ std::int64_t summed_row(const Routing& r, std::int64_
   return r.row ? r.row[at] : at;
 }
 
-/// Four elements at a time, or one.
-template <int step>
+/// Four elements at a time, or one. The compiler knows the format, so loads do not wait for each
+/// other.
+template <int step, DType format>
 __global__ void __launch_bounds__(kBlock) combine_kernel(const __grid_constant__ MomSum s) {
   const Routing& r = s.routing;
-  const int slots = r.slots(), unit = unit_of(s.out.dtype), packed_unit = unit_of(s.dtype);
+  const int slots = r.slots(), unit = unit_of(s.out.dtype), packed_unit = unit_of(format);
   for (std::int64_t token = blockIdx.x; token < r.tokens(); token += gridDim.x) {
     for (std::int64_t c = threadIdx.x * step; c < s.width; c += kBlock * step) {
       Four sum{};
+#pragma unroll 4
       for (int j = 0; j < slots; ++j) {
         const std::int64_t at = token * slots + j;
         const float w = s.weighted ? r.weight[at] : 1.0f;
         const char* from = s.packed + (summed_row(r, at) * s.width + c) * packed_unit;
         if constexpr (step == 4) {
-          const Four x = load_four(from, s.dtype);
+          const Four x = load_four(from, format);
 #pragma unroll
           for (int e = 0; e < 4; ++e) sum.x[e] += w * x.x[e];
         } else {
-          sum.x[0] += w * load_element(from, s.dtype);
+          sum.x[0] += w * load_element(from, format);
         }
       }
       char* to = s.out.data + (token * s.width + c) * unit;
@@ -257,8 +265,17 @@ cudaError_t scatter(const MomFields& f, cudaStream_t stream) {
 cudaError_t combine(const MomSum& s, cudaStream_t stream) {
   const std::int64_t tokens = s.routing.tokens();
   const dim3 grid(static_cast<unsigned>(tokens < 1 << 20 ? tokens : 1 << 20));
-  return launch(s.width % 4 == 0 ? combine_kernel<4> : combine_kernel<1>, grid, kBlock, 0, stream,
-                s);
+  const auto start = [&](auto* by_fours, auto* by_ones) {
+    return launch(s.width % 4 == 0 ? by_fours : by_ones, grid, kBlock, 0, stream, s);
+  };
+  switch (s.dtype) {
+    case DType::bf16:
+      return start(combine_kernel<4, DType::bf16>, combine_kernel<1, DType::bf16>);
+    case DType::f16:
+      return start(combine_kernel<4, DType::f16>, combine_kernel<1, DType::f16>);
+    default:
+      return start(combine_kernel<4, DType::f32>, combine_kernel<1, DType::f32>);
+  }
 }
 
 cudaError_t spread(const MomReadOut& r, cudaStream_t stream) {

@@ -98,8 +98,10 @@ cudaError_t launch_states(const MomDecode& d, cudaStream_t stream) {
     switch (layout_for(d)) {
       case Layout::fp32:
         return start(mom_decode_kernel<Shape, Layout::fp32>, Shape::threads);
-      case Layout::narrow:
-        return start(mom_decode_kernel<Shape, Layout::narrow>, Shape::threads);
+      case Layout::bf16:
+        return start(mom_decode_kernel<Shape, Layout::bf16>, Shape::threads);
+      case Layout::fp16:
+        return start(mom_decode_kernel<Shape, Layout::fp16>, Shape::threads);
       default:
         return start(mom_decode_kernel<Shape, Layout::any>, Shape::threads);
     }

@@ -33,7 +33,8 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   }
   for (std::int64_t t = begin; t < end; ++t) {
     const auto token = [&](const Strided& x) -> char* {
-      return x.data + batch * x.batch + t * x.time + shared_head(h, x) * x.head;
+      const std::int64_t row = x.rows ? x.rows[t] : batch * x.batch + t * x.time;
+      return x.data + row + shared_head(h, x) * x.head;
     };
     DecodeStep step;
     step.q = {token(p.q), p.q.column, p.q.dtype};
@@ -69,8 +70,10 @@ cudaError_t launch_states(const DecodeParams& p, cudaStream_t stream) {
     switch (layout_of({&p.s0, &p.m0, &p.s_final, &p.m_final}, p.V)) {
       case Layout::fp32:
         return start(decode_kernel<Shape, Layout::fp32>, Shape::threads);
-      case Layout::narrow:
-        return start(decode_kernel<Shape, Layout::narrow>, Shape::threads);
+      case Layout::bf16:
+        return start(decode_kernel<Shape, Layout::bf16>, Shape::threads);
+      case Layout::fp16:
+        return start(decode_kernel<Shape, Layout::fp16>, Shape::threads);
       default:
         return start(decode_kernel<Shape, Layout::any>, Shape::threads);
     }

@@ -26,14 +26,20 @@ struct DecodeShape {
 };
 
 /// How a state lies in memory: anyhow, or so that four columns of one format can be moved at once.
-enum class Layout { any, fp32, narrow };
+enum class Layout { any, fp32, bf16, fp16 };
+
+/// The format of the layouts with one; the compiler knows it, so loads do not wait for each other.
+constexpr DType format_of(Layout layout) {
+  return layout == Layout::fp32 ? DType::f32 : layout == Layout::bf16 ? DType::bf16 : DType::f16;
+}
 
 /// Four columns of which `valid` exist.
 template <Layout layout>
 __device__ __forceinline__ Four load_columns(const char* at, std::int64_t column, DType dtype,
                                              int valid) {
   if constexpr (layout != Layout::any) {
-    return valid > 0 ? load_four(at, layout == Layout::fp32 ? DType::f32 : dtype) : Four{};
+    constexpr DType kFormat = format_of(layout);
+    return valid > 0 ? load_four(at, kFormat) : Four{};
   } else {
     Four out{};
 #pragma unroll
@@ -48,7 +54,8 @@ template <Layout layout>
 __device__ __forceinline__ void store_columns(char* at, std::int64_t column, DType dtype, int valid,
                                               const Four& v) {
   if constexpr (layout != Layout::any) {
-    if (valid > 0) store_four(at, layout == Layout::fp32 ? DType::f32 : dtype, v);
+    constexpr DType kFormat = format_of(layout);
+    if (valid > 0) store_four(at, kFormat, v);
   } else {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
@@ -67,7 +74,9 @@ inline Layout layout_of(std::initializer_list<const Strided*> states, int V) {
         V % 4 == 0 && x->column == bytes_of(x->dtype) && x->row % four == 0 &&
         x->head % four == 0 && x->batch % four == 0 &&
         reinterpret_cast<std::uintptr_t>(x->data) % static_cast<std::uintptr_t>(four) == 0;
-    const Layout own = x->dtype == DType::f32 ? Layout::fp32 : Layout::narrow;
+    const Layout own = x->dtype == DType::f32    ? Layout::fp32
+                       : x->dtype == DType::bf16 ? Layout::bf16
+                                                 : Layout::fp16;
     if (!wide || (layout != Layout::any && layout != own)) return Layout::any;
     layout = own;
   }
