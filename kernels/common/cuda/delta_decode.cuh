@@ -29,7 +29,7 @@ struct DecodeShape {
 enum class Layout { any, fp32, bf16, fp16 };
 
 /// The format of the layouts with one; the compiler knows it, so loads do not wait for each other.
-constexpr DType format_of(Layout layout) {
+__host__ __device__ constexpr DType format_of(Layout layout) {
   return layout == Layout::fp32 ? DType::f32 : layout == Layout::bf16 ? DType::bf16 : DType::f16;
 }
 
