@@ -20,9 +20,6 @@ struct View {
   int rank = 0;
   std::int64_t shape[kMaxRank] = {};
   std::int64_t stride[kMaxRank] = {};
-  // Between kernels on the device only: where row t begins, in bytes from `data`, in place of
-  // t stride[1] elements. In device memory.
-  const std::int64_t* rows = nullptr;
 };
 
 enum class Form : std::uint8_t { unspecified, recurrent, chunk };

@@ -47,27 +47,18 @@ class MdnStream {
  public:
   __device__ __forceinline__ MdnStream(const Strided& x, std::int64_t batch, std::int64_t t,
                                        int head, int from_column, unsigned thread)
-      : time_(x.time), to_(thread * 16), wide_(x.wide), indexed_(x.rows != nullptr) {
+      : time_(x.time), to_(thread * 16), wide_(x.wide) {
     const unsigned column = kWhole ? thread / 8 % columns : thread / 8;
     row_ = kWhole ? thread / kGroup * 8 + thread % 8 : thread % 8;
     start_ = token_at(x, batch, t, head) + from_column * x.column;
     at_ = start_ + row_ * time_ + column * 16;
     column_ = x.column;
-    if (!indexed_) return;
-    const int own = x.share == 1 ? head : head / x.share;
-    start_ = x.data + own * x.head + from_column * x.column;
-    at_ = reinterpret_cast<const char*>(x.rows + t), time_ = 8;
   }
   /// The chunk `chunks` after the current one becomes the current one.
   __device__ __forceinline__ void move(std::int64_t chunks) {
-    at_ += chunks * kChunk * time_;
-    if (!indexed_) start_ += chunks * kChunk * time_;
+    at_ += chunks * kChunk * time_, start_ += chunks * kChunk * time_;
   }
   __device__ __forceinline__ void copy(char* to, int steps) const {
-    if (indexed_) {
-      const auto* rows = reinterpret_cast<const std::int64_t*>(at_);
-      return copy_indexed(to, start_, rows, column_, steps, to_ / 16, wide_);
-    }
     if (!wide_) return copy_narrow(to, start_, time_, column_, steps, to_ / 16);
     const char* from = at_;
     to += to_;
@@ -96,27 +87,6 @@ class MdnStream {
   static constexpr bool kWhole = threads % kGroup == 0;
   static_assert(kWhole || kGroup % threads == 0);
 
-  /// Rows that begin anywhere.
-  __device__ __noinline__ static void copy_indexed(char* to, const char* start,
-                                                   const std::int64_t* rows, std::int64_t column,
-                                                   int steps, int thread, bool wide) {
-#pragma unroll 8
-    for (int piece = thread; piece < kChunk * columns; piece += threads) {
-      const int row = piece / kGroup * 8 + piece % 8, first = piece / 8 % columns * 8;
-      const bool there = row < steps;
-      const char* from = start + (there ? rows[row] : 0) + first * column;
-      if (wide) {
-        copy_async(to + piece * 16, from, there);
-        continue;
-      }
-      for (int e = 0; e < 8; ++e) {
-        const char* element = from + e * column;
-        reinterpret_cast<std::uint16_t*>(to + piece * 16)[e] =
-            there ? *reinterpret_cast<const std::uint16_t*>(element) : std::uint16_t{0};
-      }
-    }
-  }
-
   /// Nothing by reference: what is referred to would have to lie in memory.
   __device__ __noinline__ static void copy_narrow(char* to, const char* start, std::int64_t time,
                                                   std::int64_t column, int steps, int thread) {
@@ -140,7 +110,7 @@ class MdnStream {
   const char *at_, *start_;
   std::int64_t time_, column_;
   unsigned row_, to_;
-  bool wide_, indexed_;
+  bool wide_;
 };
 
 template <int columns, int threads>

@@ -37,8 +37,7 @@ __device__ __forceinline__ MdnSegment segment_of(const MdnParams& p, std::int64_
 __device__ __forceinline__ char* token_at(const Strided& x, std::int64_t batch, std::int64_t t,
                                           int head) {
   const int own = x.share == 1 ? head : head / x.share;
-  const std::int64_t row = x.rows ? x.rows[t] : batch * x.batch + t * x.time;
-  return x.data + row + own * x.head;
+  return x.data + batch * x.batch + t * x.time + own * x.head;
 }
 __device__ __forceinline__ char* state_at(const Strided& x, std::int64_t sequence, int head) {
   return x.data + sequence * x.batch + head * x.head;

@@ -57,12 +57,6 @@ __device__ void gather_row(const MomField& f, const Routing& r, std::int64_t tok
                            std::int64_t row) {
   const bool of_shared = memory == r.M;
   const MomField::Side& side = of_shared ? f.shared : f.mem;
-  if (f.table) {
-    if (lane_of_warp() == 0) {
-      f.table[row] = row_of_token(side, r, token, memory) - f.mem.tensor.data;
-    }
-    return;
-  }
   char* to = packed_row(f, row);
   const int elements = f.heads * f.width, unit = unit_of(f.dtype);
   if (side.flat) return copy_flat(row_of_token(side, r, token, memory), to, elements * unit);

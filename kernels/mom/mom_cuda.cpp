@@ -229,38 +229,6 @@ MomField packed_field(const Source& s, const cpu::Binding& b, bool gradient) {
   return f;
 }
 
-/// Does a table do: are the rows of both sides alike, but for where they begin?
-bool alike(const Source& s, const MomField& f) {
-  if (!s.mem) return false;
-  const MomField::Side *a = &f.mem, *b = &f.shared;
-  const bool row_lies_flat = f.width == 1 || a->tensor.column == bytes_of(f.dtype);
-  if (s.spec->slot == Slot::q || !s.shared) return row_lies_flat;
-  return row_lies_flat && a->tensor.dtype == b->tensor.dtype && a->heads == b->heads &&
-         (a->heads == 1 || a->tensor.head == b->tensor.head) &&
-         (f.width == 1 || a->tensor.column == b->tensor.column);
-}
-
-/// The update's view of rows by table. The stride of time, which is not used, says whether all of
-/// them begin at multiples of 16 bytes.
-View table_view(const char* name, const MomField& f, std::int64_t rows, bool has_width) {
-  View v = has_width ? plain_view(name, f.mem.tensor.data, f.dtype, {1, rows, f.heads, f.width})
-                     : plain_view(name, f.mem.tensor.data, f.dtype, {1, rows, f.heads});
-  bool whole = true;
-  for (const MomField::Side* side : {&f.mem, &f.shared}) {
-    const Strided& t = side->tensor;
-    const auto at = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(t.data));
-    for (const std::int64_t bytes : {at, t.batch, t.time, side->to_memory}) {
-      whole = whole && bytes % 16 == 0;
-    }
-  }
-  const std::int64_t unit = bytes_of(f.dtype);
-  v.stride[0] = 0, v.stride[1] = whole ? 0 : 1;
-  v.stride[2] = f.mem.tensor.head / unit;
-  if (has_width) v.stride[3] = f.mem.tensor.column / unit;
-  v.rows = f.table;
-  return v;
-}
-
 View packed_view(const char* name, const MomField& f, std::int64_t rows, bool has_width) {
   if (has_width) return plain_view(name, f.packed, f.dtype, {1, rows, f.heads, f.width});
   return plain_view(name, f.packed, f.dtype, {1, rows, f.heads});
@@ -435,13 +403,8 @@ void plan_fields(Plan& plan, Workspace& memory) {
     const auto take = [&](MomField& field) {
       field.packed = memory.take<char>(rows * field.heads * field.width * bytes_of(field.dtype));
     };
-    if (alike(s, f)) {
-      f.table = memory.take<std::int64_t>(rows);
-      plan.inputs.add(table_view(s.name(), f, rows, has_width));
-    } else {
-      take(f);
-      plan.inputs.add(packed_view(s.name(), f, rows, has_width));
-    }
+    take(f);
+    plan.inputs.add(packed_view(s.name(), f, rows, has_width));
     plan.gathered.field[plan.gathered.count++] = f;
     if (!s.d_mem && !s.d_shared) continue;
     MomField d = packed_field(s, plan.binding, true);
@@ -487,7 +450,9 @@ Outcome make_plan(const Call& call, void* memory, Plan& plan) {
   }
   plan.update = *update;
   plan.described.emplace(plan.update.spec, has_shared_memory(call));
-  const Outcome bound = bind(plan.described->spec(), call, plan.binding);
+  Call any_form = call;
+  any_form.options.form = cpu::Form::unspecified;
+  const Outcome bound = bind(plan.described->spec(), any_form, plan.binding);
   if (bound.status != Status::ok) return bound;
   if (const Outcome o = read_routing(call, plan); o.status != Status::ok) return o;
   if (const Outcome o = read_sources(call, plan); o.status != Status::ok) return o;

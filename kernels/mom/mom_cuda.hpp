@@ -16,9 +16,8 @@
 namespace assay::cuda {
 
 /// A tensor per routed memory [B,T,M,heads,width] and, of the shared memory, [B,T,heads,width],
-/// with its rows in packed order: a table of where they begin, or, where the sides differ too much
-/// for one, copies of them. The query has no axis of memories (to_memory = 0) and is the same for
-/// all of them.
+/// with its rows in packed order. The query has no axis of memories (to_memory = 0) and is the same
+/// for all of them.
 struct MomField {
   struct Side {
     Strided tensor;
@@ -27,8 +26,7 @@ struct MomField {
     bool flat = false;  // the row is packed as it lies, 16 bytes at a time
   };
   Side mem, shared;
-  std::int64_t* table = nullptr;  // [rows], bytes from mem.tensor.data
-  char* packed = nullptr;         // [rows, heads, width]
+  char* packed = nullptr;  // [rows, heads, width]
   DType dtype = DType::f32;
   int heads = 1, width = 1;
   float missing = 1;  // of a side that is not there
@@ -42,7 +40,7 @@ struct MomFields {
   int count = 0;
 };
 
-/// Every row's place or copy from its token and memory, and the other way round with zeros for
+/// Every packed row from its token and memory, and the other way round with zeros for
 /// memories that were not selected. Heads of a side that are fewer than the packed ones are
 /// repeated, and summed.
 cudaError_t gather(const MomFields& f, cudaStream_t stream);

@@ -9,8 +9,12 @@
 // The weight multiplies the read, never the write. Backward, with u = scale d_o:
 //   d_g_m = u · S_m^T q     d_q += g_m S_m u     d_S_m += q (g_m u)^T
 //   d_logit_m = g_m (d_g_m - Σ g d_g) for m chosen, 0 otherwise
+//
+// Chunk form, where the update has one: of C tokens, each memory takes those that chose it as a
+// chunk of its own.   [MoM v4, Sec. 3.3]
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -106,6 +110,11 @@ struct Mom {
     for (const char* name : {"scale", "qk_l2norm", "l2norm_eps"}) {
       s.options.push_back(*inner.find_option(name));
     }
+    if (std::find(inner.forms.begin(), inner.forms.end(), Form::chunk) != inner.forms.end()) {
+      s.forms = {Form::recurrent, Form::chunk};
+    }
+    s.options.push_back({"chunk", OptionType::integer, OptionValue(std::int64_t{64}),
+                         "chunk length C of the chunk form, where the update has one", 1, 65536});
     s.options.push_back({"top_k", OptionType::integer, OptionValue(std::int64_t{2}),
                          "memories selected per token", 1, 65536});
     s.options.push_back({"update", OptionType::string, OptionValue(std::string("gdn")),
@@ -185,13 +194,15 @@ class MomRecurrence : public Recurrence<Real> {
 
   bool splits_columns() const override { return true; }
 
-  /// One slot per selected memory and one for the shared one.
-  std::int64_t saved_size(const Context<Real>& c, std::int64_t) const override {
+  /// One slot per selected memory and one for the shared one; one per memory in the chunk form.
+  std::int64_t saved_size(const Context<Real>& c, std::int64_t count) const override {
+    if (c.form != Form::recurrent) return R_ * update_->chunk_saved_size(c, count);
     return (top_k_ + 1) * update_->saved_size(c);
   }
 
-  void forward(Context<Real>& c, const Block<Real>& x, std::int64_t, Real* state,
+  void forward(Context<Real>& c, const Block<Real>& x, std::int64_t count, Real* state,
                const Block<Real>& out, Real* saved) const override {
+    if (c.form != Form::recurrent) return chunk(c, x, count, state, out, saved);
     const std::int64_t slot = update_->saved_size(c);
     const Routing route = routing(x);
     Real* o = out(0);
@@ -209,9 +220,12 @@ class MomRecurrence : public Recurrence<Real> {
     if (c.readout) la::scale(c.V, scale_, o);
   }
 
-  void adjoint(Context<Real>& c, const Block<Real>& x, std::int64_t, const Real* state_prev,
+  void adjoint(Context<Real>& c, const Block<Real>& x, std::int64_t count, const Real* state_prev,
                const Real* state, const Real* saved, const Block<Real>& d_out, Real* d_state,
                const Block<Real>& d_x) const override {
+    if (c.form != Form::recurrent) {
+      return chunk_adjoint(c, x, count, state_prev, saved, d_out, d_state, d_x);
+    }
     const std::int64_t slot = update_->saved_size(c);
     const Routing route = routing(x);
     Real* u = c.arena->zeros(c.V);
@@ -304,6 +318,123 @@ class MomRecurrence : public Recurrence<Real> {
       }
     }
     return f;
+  }
+
+  // ---- The chunk form --------------------------------------------------------------------------
+
+  /// What one memory is given of a chunk: the inputs of its update, q first, side by side.
+  struct Share {
+    std::vector<std::int64_t> steps, slots;  // of the chunk; of the routing at that step
+    std::vector<std::vector<Real>> storage;
+    std::vector<LocalInput<Real>> inputs;
+    std::int64_t count() const { return static_cast<std::int64_t>(steps.size()); }
+    Block<Real> block() const { return Block<Real>(&inputs, 0); }
+  };
+
+  std::vector<Routing> routings(const Block<Real>& x, std::int64_t count) const {
+    std::vector<Routing> all;
+    for (std::int64_t s = 0; s < count; ++s) all.push_back(routing(x, s));
+    return all;
+  }
+
+  std::int64_t width_of(const Block<Real>& x, int input, std::int64_t m) const {
+    if (input == 0) return x.width(Mom::q);
+    const MomLayout::Source& source = layout_.sources[input - 1];
+    if (source.param) return x.width(source.mem);
+    return m == M_ ? x.width(source.shared) : x.width(source.mem) / M_;
+  }
+
+  /// The rows of input `input` of the update at step s for memory m.
+  Real* row(const Block<Real>& x, int input, std::int64_t m, std::int64_t s) const {
+    return input == 0 ? x(Mom::q, s) : fields(x, m, s)[input - 1];
+  }
+
+  Share share(const Block<Real>& x, const std::vector<Routing>& routes, std::int64_t m,
+              bool zeros) const {
+    Share out;
+    for (std::size_t s = 0; s < routes.size(); ++s) {
+      for (std::size_t i = 0; i < routes[s].memories.size(); ++i) {
+        if (routes[s].memories[i] != m) continue;
+        out.steps.push_back(static_cast<std::int64_t>(s));
+        out.slots.push_back(static_cast<std::int64_t>(i));
+      }
+    }
+    const int inputs = 1 + static_cast<int>(layout_.sources.size());
+    out.storage.resize(inputs);
+    for (int i = 0; i < inputs; ++i) {
+      const std::int64_t width = width_of(x, i, m);
+      const bool param = i > 0 && layout_.sources[i - 1].param;
+      std::vector<Real>& rows = out.storage[i];
+      rows.assign(width * (param ? 1 : out.count()), Real(0));
+      for (std::int64_t n = 0; !zeros && n < (param ? 1 : out.count()); ++n) {
+        std::copy_n(row(x, i, m, param ? 0 : out.steps[n]), width, rows.data() + n * width);
+      }
+    }
+    for (int i = 0; i < inputs; ++i) {
+      const bool param = i > 0 && layout_.sources[i - 1].param;
+      out.inputs.push_back({out.storage[i].data(), width_of(x, i, m), !param});
+    }
+    return out;
+  }
+
+  void chunk(Context<Real>& c, const Block<Real>& x, std::int64_t count, Real* state,
+             const Block<Real>& out, Real* saved) const {
+    const std::vector<Routing> routes = routings(x, count);
+    const std::int64_t slot = update_->chunk_saved_size(c, count);
+    Real* o = out(0);
+    for (std::int64_t j = 0; c.readout && j < count * c.V; ++j) o[j] = 0;
+    for (std::int64_t m = 0; m < R_; ++m) {
+      const Share own = share(x, routes, m, false);
+      if (own.count() == 0) continue;
+      std::vector<Real> parts = load(c, state, m), read(own.count() * c.V, Real(0));
+      update_->chunk(c, own.block(), own.count(), parts.data(), c.readout ? read.data() : nullptr,
+                     saved + m * slot);
+      store(c, parts, state, m);
+      for (std::int64_t n = 0; c.readout && n < own.count(); ++n) {
+        la::axpy(c.V, routes[own.steps[n]].weights[own.slots[n]], read.data() + n * c.V,
+                 o + own.steps[n] * c.V);
+      }
+    }
+    if (c.readout) la::scale(count * c.V, scale_, o);
+  }
+
+  void chunk_adjoint(Context<Real>& c, const Block<Real>& x, std::int64_t count,
+                     const Real* state_prev, const Real* saved, const Block<Real>& d_out,
+                     Real* d_state, const Block<Real>& d_x) const {
+    const std::vector<Routing> routes = routings(x, count);
+    const std::int64_t slot = update_->chunk_saved_size(c, count);
+    std::vector<Real> u(count * c.V, Real(0));
+    la::axpy(count * c.V, scale_, d_out(0), u.data());
+    std::vector<std::vector<Real>> d_weights;
+    for (const Routing& r : routes) d_weights.emplace_back(r.chosen.size(), Real(0));
+    for (std::int64_t m = 0; m < R_; ++m) {
+      const Share own = share(x, routes, m, false), d_own = share(x, routes, m, true);
+      if (own.count() == 0) continue;
+      const std::vector<Real> before = load(c, state_prev, m);
+      std::vector<Real> parts = before, d_parts = load(c, d_state, m);
+      std::vector<Real> read(own.count() * c.V, Real(0)), d_read(own.count() * c.V, Real(0));
+      std::vector<Real> again(slot, Real(0));
+      update_->chunk(c, own.block(), own.count(), parts.data(), read.data(), again.data());
+      for (std::int64_t n = 0; n < own.count(); ++n) {
+        const std::int64_t s = own.steps[n], i = own.slots[n];
+        la::axpy(c.V, routes[s].weights[i], u.data() + s * c.V, d_read.data() + n * c.V);
+        if (i >= static_cast<std::int64_t>(d_weights[s].size())) continue;
+        la::dot_add(d_weights[s][i], c.V, u.data() + s * c.V, 1, read.data() + n * c.V, 1);
+      }
+      update_->chunk_adjoint(c, own.block(), own.count(), before.data(), saved + m * slot,
+                             d_read.data(), d_parts.data(), d_own.block());
+      store(c, d_parts, d_state, m);
+      for (std::size_t i = 0; i < d_own.inputs.size(); ++i) {
+        const LocalInput<Real>& d = d_own.inputs[i];
+        const int input = static_cast<int>(i);
+        for (std::int64_t n = 0; n < (d.per_token ? own.count() : 1); ++n) {
+          la::axpy(d.width, Real(1), d.at(n), row(d_x, input, m, own.steps[n]));
+        }
+      }
+    }
+    for (std::int64_t s = 0; s < count; ++s) {
+      logits_adjoint(routes[s], x.from(s), d_weights[s], d_x(Mom::router_logits, s));
+    }
   }
 
   template <class Visit>

@@ -33,8 +33,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   }
   for (std::int64_t t = begin; t < end; ++t) {
     const auto token = [&](const Strided& x) -> char* {
-      const std::int64_t row = x.rows ? x.rows[t] : batch * x.batch + t * x.time;
-      return x.data + row + shared_head(h, x) * x.head;
+      return x.data + batch * x.batch + t * x.time + shared_head(h, x) * x.head;
     };
     DecodeStep step;
     step.q = {token(p.q), p.q.column, p.q.dtype};

@@ -20,8 +20,6 @@ struct Strided {
   bool given = false;
   bool pairs = false;  // 16-bit, and two columns may be read at once
   bool wide = false;   // 16-bit, and every row may be read in pieces of 16 bytes
-  // Where step t begins, in bytes from `data`, in place of batch and time.
-  const std::int64_t* rows = nullptr;
 };
 
 inline std::int64_t bytes_of(DType t) { return t == DType::f32 ? 4 : 2; }
@@ -34,7 +32,6 @@ inline Strided strided(const cpu::View* view, const char* axes, std::int64_t hea
   out.given = true;
   out.data = static_cast<char*>(view->data);
   out.dtype = view->dtype;
-  out.rows = view->rows;
   const std::int64_t unit = bytes_of(view->dtype);
   for (int a = 0; a < view->rank; ++a) {
     const std::int64_t stride = view->stride[a] * unit;
