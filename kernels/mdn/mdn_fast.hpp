@@ -53,7 +53,22 @@ struct MdnFast {
   int pairs = 4;                  // 16 columns each, of a block of `scan` and `reverse`
 };
 
-/// Whether the fast kernels take the call: dtypes, widths, alignment.
+/// q and k made ready: corrected by k, normalised, in bf16 [token, head of the state, K]; and the
+/// way back of the gradients with respect to those, fp32 of the same layout, in place.
+struct MdnPack {
+  Strided q, k, q_correction;
+  std::int64_t tokens = 0, T = 0;
+  int H = 1, K = 0;
+  bool l2norm = false;
+  float l2norm_eps = 0;
+  std::uint16_t *packed_q = nullptr, *packed_k = nullptr;
+  float *d_q = nullptr, *d_k = nullptr;
+  float* d_correction = nullptr;  // [token, head], parts
+};
+cudaError_t mdn_pack(const MdnPack& p, cudaStream_t stream);
+cudaError_t mdn_unpack(const MdnPack& p, const Strided& d_correction, cudaStream_t stream);
+
+/// Whether the fast kernels take the call: dtypes and widths.
 bool mdn_fast_takes(const MdnParams& p);
 cudaError_t mdn_prepare(const MdnFast& f, cudaStream_t stream);
 cudaError_t mdn_scan(const MdnFast& f, cudaStream_t stream);

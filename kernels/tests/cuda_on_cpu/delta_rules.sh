@@ -33,7 +33,7 @@ judge() {  # what to say, case, model, expected exit
 case_file mdn mdn --shape B=2,T=70,H=2,K=24,V=16,H.k=1,H.beta=1 --seed 21 --option qk_l2norm=true
 case_file gdn gdn --shape B=1,T=75,H=2,K=9,V=20,cu=0,3,3,75 --seed 22 --log-gates
 case_file delta delta --shape B=1,T=66,H=1,K=130,V=8 --seed 23
-case_file mdn_fast mdn --shape B=1,T=80,H=2,K=64,V=64,H.q=1,H.beta=1 --without q_correction --seed 24 --dtype BF16
+case_file mdn_fast mdn --shape B=1,T=80,H=2,K=64,V=64,H.q=1,H.beta=1 --seed 24 --option qk_l2norm=true --dtype BF16
 case_file gdn_fast gdn --shape B=1,T=130,H=1,K=64,V=128,cu=0,65,65,130 --seed 25 --dtype BF16
 case_file delta_fast delta --shape B=1,T=65,H=1,K=128,V=64 --seed 26 --dtype BF16
 
