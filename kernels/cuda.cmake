@@ -65,8 +65,8 @@ endfunction()
 assay_cuda_build(assay_kernels_cuda)
 add_library(assay::kernels_cuda ALIAS assay_kernels_cuda)
 
-# The same with the known errors of m2rnn built in; ASSAY_M2RNN_FAULT names the one to be made.
-assay_cuda_build(assay_kernels_cuda_faults ASSAY_M2RNN_FAULTS)
+# The same with known errors built in; ASSAY_M2RNN_FAULT or ASSAY_MDN_FAULT names the one to be made.
+assay_cuda_build(assay_kernels_cuda_faults ASSAY_M2RNN_FAULTS ASSAY_MDN_FAULTS)
 set_target_properties(assay_kernels_cuda_faults PROPERTIES EXCLUDE_FROM_ALL ON)
 
 # The same kernels on the CPU, threads as fibers (tests/cuda_on_cpu), so that device code is tested
@@ -104,7 +104,7 @@ set_target_properties(assay_kernels_cuda_on_cpu PROPERTIES PREFIX ""
 if(ASSAY_TESTS)
   add_test(NAME "cuda/check: the kernels on this machine's GPU"
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tests/cuda_check.sh accept ${PROJECT_BINARY_DIR}/assay
-      $<TARGET_FILE:assay_kernels_cuda> ${PROJECT_SOURCE_DIR}/checks/samples/m2rnn_s3.safetensors)
+      $<TARGET_FILE:assay_kernels_cuda> ${PROJECT_SOURCE_DIR}/checks/samples)
   set_tests_properties("cuda/check: the kernels on this machine's GPU" PROPERTIES
     TIMEOUT 1800 SKIP_RETURN_CODE 77)
 endif()

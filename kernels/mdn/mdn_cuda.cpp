@@ -53,7 +53,8 @@ struct Plan {
   Binding binding;
   MdnParams p;
   MdnFast fast;
-  bool is_fast = false;
+  MdnPack pack;
+  bool is_fast = false, packs = false;
   SharedGradient shared[7];
   int shared_count = 0;
   Strided d_correction;
@@ -125,12 +126,13 @@ void take_sinks(const Call& call, Plan& plan, Workspace& memory) {
   const auto sink = [&](MdnSink& to, const cpu::View* view, const char* axes, int width) {
     to.width = width;
     const Strided out = strided(view, axes, H);
-    if (out.share <= 1) {
+    const bool later = plan.packs && (&to == &p.d_q || &to == &p.d_k);
+    if (out.share <= 1 && !later) {
       to.direct = out;
       return;
     }
     to.partial = memory.take<float>(plan.binding.tokens * H * width);
-    plan.shared[plan.shared_count++] = {out, &to};
+    if (out.given) plan.shared[plan.shared_count++] = {out, &to};
   };
   const auto view = [&](const char* name) { return find_view(call.gradients, "d_", name); };
   bool ignored = false;
@@ -142,7 +144,8 @@ void take_sinks(const Call& call, Plan& plan, Workspace& memory) {
   sink(p.d_mu, find_gate(call.gradients, "d_", "mu", "log_mu", &ignored), "BTH", 1);
   sink(p.d_eta, view("eta"), "BTH", 1);
   plan.d_correction = strided(view("q_correction"), "H", H);
-  if (plan.d_correction.given) p.d_correction = memory.take<float>(p.units());
+  if (!plan.d_correction.given) return;
+  p.d_correction = memory.take<float>(plan.packs ? plan.binding.tokens * H : p.units());
 }
 
 void take_exact(Plan& plan, Workspace& memory) {
@@ -151,6 +154,27 @@ void take_exact(Plan& plan, Workspace& memory) {
   p.scratch = memory.take<float>(p.units() * p.scratch_floats);
   if (!p.gradients) return;
   p.states = memory.take<float>(p.places() * p.matrices() * p.K * p.V);
+}
+
+void take_pack(Plan& plan, Workspace& memory) {
+  MdnPack& pack = plan.pack;
+  MdnParams& p = plan.p;
+  const std::int64_t rows = plan.binding.tokens * p.H;
+  pack.q = p.q, pack.k = p.k, pack.q_correction = p.q_correction;
+  pack.tokens = plan.binding.tokens, pack.T = p.T, pack.H = p.H, pack.K = p.K;
+  pack.l2norm = p.l2norm, pack.l2norm_eps = p.l2norm_eps;
+  pack.packed_q = memory.take<std::uint16_t>(rows * p.K);
+  pack.packed_k = memory.take<std::uint16_t>(rows * p.K);
+  pack.d_q = p.d_q.partial, pack.d_k = p.d_k.partial, pack.d_correction = p.d_correction;
+  const auto own = [&](std::uint16_t* data) {
+    Strided out;
+    out.data = reinterpret_cast<char*>(data), out.dtype = DType::bf16;
+    out.column = 2, out.head = 2 * p.K, out.time = out.head * p.H, out.batch = out.time * p.T;
+    out.given = out.pairs = out.wide = true;
+    return out;
+  };
+  p.q = own(pack.packed_q), p.k = own(pack.packed_k);
+  p.q_correction = {}, p.d_correction = nullptr, p.l2norm = false;
 }
 
 void take_fast(Plan& plan, Workspace& memory) {
@@ -191,8 +215,10 @@ Outcome make_plan(const OpSpec& spec, const Call& call, void* memory, Plan& plan
   read_outputs(call, plan);
   p.gradients = call.gradients.count > 0;
   Workspace pieces(memory);
-  if (p.gradients) take_sinks(call, plan, pieces);
   plan.is_fast = mdn_fast_takes(p);
+  plan.packs = plan.is_fast && (p.l2norm || p.q_correction.given);
+  if (p.gradients) take_sinks(call, plan, pieces);
+  if (plan.packs) take_pack(plan, pieces);
   if (plan.is_fast) {
     take_fast(plan, pieces);
   } else {
@@ -205,11 +231,15 @@ Outcome make_plan(const OpSpec& spec, const Call& call, void* memory, Plan& plan
 cudaError_t launch_fast(const Plan& plan, cudaStream_t stream) {
   MdnFast f = plan.fast;
   f.p = plan.p;
+  if (plan.packs) {
+    if (const cudaError_t e = mdn_pack(plan.pack, stream); e != cudaSuccess) return e;
+  }
   using Launch = cudaError_t (*)(const MdnFast&, cudaStream_t);
   constexpr Launch all[] = {mdn_prepare, mdn_scan, mdn_reverse, mdn_local, mdn_gates};
   for (int i = 0; i < (f.p.gradients ? 5 : 2); ++i) {
     if (const cudaError_t e = all[i](f, stream); e != cudaSuccess) return e;
   }
+  if (plan.packs && f.p.gradients) return mdn_unpack(plan.pack, plan.d_correction, stream);
   return cudaSuccess;
 }
 
@@ -224,7 +254,8 @@ cudaError_t launch_all(const Plan& plan, cudaStream_t stream) {
     sum.T = p.T, sum.batches = p.T > 0 ? plan.binding.tokens / p.T : 0;
     if (const cudaError_t e = mdn_sum_tokens(sum, stream); e != cudaSuccess) return e;
   }
-  if (plan.d_correction.given) return mdn_sum_correction(p, plan.d_correction, stream);
+  if (plan.d_correction.given && !plan.packs)
+    return mdn_sum_correction(p, plan.d_correction, stream);
   return cudaSuccess;
 }
 

@@ -13,9 +13,12 @@
 
 namespace assay::cuda {
 
-/// What `prepare` leaves for a chunk and head, in bytes: T and W (with the scale of the read-out)
-/// in tiles, then vectors [kChunk] of fp32 and what the whole chunk does to a state.
-inline constexpr int kRecordT = 0, kRecordW = kChunk * kChunk * 2, kRecordVectors = 2 * kRecordW;
+/// What `prepare` leaves for a chunk and head, in bytes: T, W (with the scale of the read-out) and
+/// what W loses by being bf16, in tiles; then vectors [kChunk] of fp32 and what the whole chunk
+/// does to a state. W in two parts because nothing else is rounded on the way from d_O to the d_V
+/// of a sequence's last step: there an error of 2^-9 would be the only one.
+inline constexpr int kRecordT = 0, kRecordW = kChunk * kChunk * 2, kRecordWLow = 2 * kRecordW,
+                     kRecordVectors = 3 * kRecordW;
 inline constexpr int kRecordBytes = kRecordVectors + 2048;
 enum MdnVector { kDecay, kCarry, kReadCarry, kWrite, kWriteMomentum };  // ᾱ, b', b, γ_C η, m_C η
 enum MdnEnd { kEndDecay = 5 * kChunk, kEndCarry, kEndMomentum };        // ᾱ_C, b_C, μ̄_C
@@ -50,7 +53,22 @@ struct MdnFast {
   int pairs = 4;                  // 16 columns each, of a block of `scan` and `reverse`
 };
 
-/// Whether the fast kernels take the call: dtypes, widths, alignment.
+/// q and k made ready: corrected by k, normalised, in bf16 [token, head of the state, K]; and the
+/// way back of the gradients with respect to those, fp32 of the same layout, in place.
+struct MdnPack {
+  Strided q, k, q_correction;
+  std::int64_t tokens = 0, T = 0;
+  int H = 1, K = 0;
+  bool l2norm = false;
+  float l2norm_eps = 0;
+  std::uint16_t *packed_q = nullptr, *packed_k = nullptr;
+  float *d_q = nullptr, *d_k = nullptr;
+  float* d_correction = nullptr;  // [token, head], parts
+};
+cudaError_t mdn_pack(const MdnPack& p, cudaStream_t stream);
+cudaError_t mdn_unpack(const MdnPack& p, const Strided& d_correction, cudaStream_t stream);
+
+/// Whether the fast kernels take the call: dtypes and widths.
 bool mdn_fast_takes(const MdnParams& p);
 cudaError_t mdn_prepare(const MdnFast& f, cudaStream_t stream);
 cudaError_t mdn_scan(const MdnFast& f, cudaStream_t stream);

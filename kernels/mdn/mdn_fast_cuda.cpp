@@ -38,7 +38,7 @@ bool is_width(int width) { return width == 64 || width == 128; }
 }  // namespace
 
 bool mdn_fast_takes(const MdnParams& p) {
-  if (!is_width(p.K) || !is_width(p.V) || p.l2norm || p.q_correction.given) return false;
+  if (!is_width(p.K) || !is_width(p.V)) return false;
   for (const Strided* x : {&p.q, &p.k, &p.v, &p.d_o, &p.o}) {
     if (x->given && x->dtype != DType::bf16) return false;
   }

@@ -180,7 +180,7 @@ __device__ __forceinline__ void products(const MdnParams& p, const Memory& c, ch
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int row = 16 * warp + 8 * half + g, column = 8 * n + 2 * i;
-      std::uint32_t pair = 0;
+      std::uint32_t pair = 0, low = 0;
       if (n <= 2 * warp + 1) {
         const int above = unshifted || row == 0 ? row : row - 1;
         const float2 eta = pair_at(etas + column);
@@ -189,15 +189,17 @@ __device__ __forceinline__ void products(const MdnParams& p, const Memory& c, ch
         const float scale = p.scale, alpha = alphas[row];
         const float(&x)[4] = qk[n], (&y)[4] = kk[n];
         const int e = 2 * half;
-        pair = bf16_pair(column <= row ? scale * x[e] * eta.x * here.x : 0.0f,
-                         column < row ? scale * x[e + 1] * eta.y * here.y : 0.0f);
+        const float w[2] = {column <= row ? scale * x[e] * eta.x * here.x : 0.0f,
+                            column < row ? scale * x[e + 1] * eta.y * here.y : 0.0f};
+        pair = bf16_pair(w[0], w[1]);
+        low = bf16_pair(w[0] - low_of(pair), w[1] - high_of(pair));
         *reinterpret_cast<float2*>(L + row * kPitch + column) =
             make_float2(column < row ? alpha * y[e] * eta.x * before.x : 0.0f,
                         column + 1 < row ? alpha * y[e + 1] * eta.y * before.y : 0.0f);
       }
-      *reinterpret_cast<std::uint32_t*>(
-          record + kRecordW + ((2 * warp + half) * (kChunk / 8) + n) * kTileBytes + lane * 4) =
-          pair;
+      char* to = record + ((2 * warp + half) * (kChunk / 8) + n) * kTileBytes + lane * 4;
+      *reinterpret_cast<std::uint32_t*>(to + kRecordW) = pair;
+      *reinterpret_cast<std::uint32_t*>(to + kRecordWLow) = low;
     }
   }
 }

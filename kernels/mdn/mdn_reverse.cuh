@@ -137,6 +137,7 @@ struct Reverse {
         Columns<kChunk / 8> sum;
         sum.clear();
         times_upper(sum, y, {from + Memory::kRecord + kRecordW}, lane);
+        times_upper(sum, y, {from + Memory::kRecord + kRecordWLow}, lane);
         hand_over(of_W(), sum, lane);
       }
       arrive_threads(1 + pair, 64);

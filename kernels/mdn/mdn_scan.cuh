@@ -309,6 +309,7 @@ struct Scan {
       }
       if (!p.o.data) continue;
       times_lower(of_S, r, {const_cast<char*>(from) + Memory::kRecord + kRecordW}, lane);
+      times_lower(of_S, r, {const_cast<char*>(from) + Memory::kRecord + kRecordWLow}, lane);
       store_rows(of_S, at);
     }
   }
