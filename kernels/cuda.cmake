@@ -69,38 +69,6 @@ add_library(assay::kernels_cuda ALIAS assay_kernels_cuda)
 assay_cuda_build(assay_kernels_cuda_faults ASSAY_M2RNN_FAULTS ASSAY_MDN_FAULTS)
 set_target_properties(assay_kernels_cuda_faults PROPERTIES EXCLUDE_FROM_ALL ON)
 
-# The same kernels on the CPU, threads as fibers (tests/cuda_on_cpu), so that device code is tested
-# where there is no GPU. A .cu file is C++ there, behind a file that includes it.
-set(on_cpu ${CMAKE_CURRENT_SOURCE_DIR}/tests/cuda_on_cpu)
-set(on_cpu_sources ${on_cpu}/scheduler.cpp ${on_cpu}/runtime.cpp)
-foreach(source IN LISTS cuda_device cuda_host)
-  if(source MATCHES "/m2rnn/")
-    continue()
-  endif()
-  if(source MATCHES "\\.cu$")
-    cmake_path(RELATIVE_PATH source OUTPUT_VARIABLE name)
-    string(REGEX REPLACE "[/.]" "_" name ${name})
-    set(wrapper ${CMAKE_CURRENT_BINARY_DIR}/cuda_on_cpu/${name}.cpp)
-    file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"${source}\"\n")
-    list(APPEND on_cpu_sources ${wrapper})
-  else()
-    list(APPEND on_cpu_sources ${source})
-  endif()
-endforeach()
-add_library(assay_kernels_cuda_on_cpu MODULE EXCLUDE_FROM_ALL ${cuda_plugin} ${on_cpu_sources})
-target_include_directories(assay_kernels_cuda_on_cpu SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
-target_compile_features(assay_kernels_cuda_on_cpu PRIVATE cxx_std_20)
-target_compile_definitions(assay_kernels_cuda_on_cpu PRIVATE
-  ASSAY_CUDA_ON_CPU ASSAY_CPU_VARIANT=cuda_host)
-# Device code contracts products and sums; so does this.
-target_compile_options(assay_kernels_cuda_on_cpu PRIVATE
-  -O2 -g1 -mfma -ffp-contract=fast -Wno-unknown-pragmas
-  "SHELL:-include ${on_cpu}/cuda_on_cpu.hpp")
-target_link_libraries(assay_kernels_cuda_on_cpu PRIVATE assay::kernel_abi)
-set_target_properties(assay_kernels_cuda_on_cpu PROPERTIES PREFIX ""
-  CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
-  LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
-
 if(ASSAY_TESTS)
   add_test(NAME "cuda/check: the kernels on this machine's GPU"
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tests/cuda_check.sh accept ${PROJECT_BINARY_DIR}/assay

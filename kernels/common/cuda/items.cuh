@@ -28,7 +28,7 @@ __device__ inline double sum_of_block(double x) {
   parts[threadIdx.x] = x;
   __syncthreads();
   for (int n = kItemThreads / 2; n > 0; n /= 2) {
-    if (threadIdx.x < n) parts[threadIdx.x] += parts[threadIdx.x + n];
+    if (static_cast<int>(threadIdx.x) < n) parts[threadIdx.x] += parts[threadIdx.x + n];
     __syncthreads();
   }
   x = parts[0];

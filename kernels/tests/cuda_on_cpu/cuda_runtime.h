@@ -1,2 +1,0 @@
-#pragma once
-#include "kernels/tests/cuda_on_cpu/cuda_runtime_api.h"
