@@ -58,8 +58,8 @@ struct Reverse {
   const MdnParams& p;
   char* memory;
   MdnSegment u;
-  int head, block_v0, v0, pair, lane;
-  std::int64_t chunks;
+  int head = 0, block_v0 = 0, v0 = 0, pair = 0, lane = 0;
+  std::int64_t chunks = 0;
 
   __device__ __forceinline__ std::int64_t place(std::int64_t chunk) const {
     return (u.first_slot + chunk) * p.H + head;

@@ -34,7 +34,7 @@ struct Scan {
   const MdnParams& p;
   char* memory;
   MdnSegment u;
-  int head, block_v0, v0, pair, lane;
+  int head = 0, block_v0 = 0, v0 = 0, pair = 0, lane = 0;
   std::int64_t chunks = 0;
 
   __device__ __forceinline__ std::int64_t place(std::int64_t chunk) const {
