@@ -22,7 +22,17 @@ struct Columns {
     a[2] = bf16_pair(x[2 * step + 1][0], x[2 * step + 1][1]);
     a[3] = bf16_pair(x[2 * step + 1][2], x[2 * step + 1][3]);
   }
-  /// The same with column c times factor[c].
+  /// What operand A loses by being bf16.
+  __device__ __forceinline__ void operand_rest(int step, const std::uint32_t (&a)[4],
+                                               std::uint32_t (&rest)[4]) const {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float(&y)[4] = x[2 * step + (e >> 1)];
+      const int first = 2 * (e & 1);
+      rest[e] = bf16_pair(y[first] - low_of(a[e]), y[first + 1] - high_of(a[e]));
+    }
+  }
+  /// Operand A with column c times factor[c].
   __device__ __forceinline__ void operand_times(int step, const float* factor, float sign, int lane,
                                                 std::uint32_t (&a)[4]) const {
 #pragma unroll

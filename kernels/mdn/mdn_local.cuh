@@ -23,7 +23,7 @@ struct LocalMemory {
   static constexpr int kGamma = kCotangentsAt + kStates * kSlice;
   static constexpr int kDGamma = kGamma + kChunk * kPitch * 4;
   static constexpr int kVectors = kDGamma + kChunk * kPitch * 4;  // as in the record
-  static constexpr int kGates = kVectors + 2048;                  // alpha, mu, beta, eta
+  static constexpr int kGates = kVectors + kVectorsBytes;         // alpha, mu, beta, eta
   static constexpr int kParts = kGates + 4 * kChunk * 4;          // [8][4][kChunk]
   static constexpr int kBytes = kParts + 8 * 4 * kChunk * 4;
 };
@@ -85,8 +85,8 @@ struct Local {
     const std::int64_t kept = at.index * kept_bytes(kChunk, V);
     copy_piece<Memory::kValues, kThreads>(memory + Memory::kR, f.residuals + kept, thread);
     copy_piece<Memory::kValues, kThreads>(memory + Memory::kX, f.d_residuals + kept, thread);
-    copy_piece<2048, kThreads>(memory + Memory::kVectors,
-                               f.records + at.index * kRecordBytes + kRecordVectors, thread);
+    copy_piece<kVectorsBytes, kThreads>(
+        memory + Memory::kVectors, f.records + at.index * kRecordBytes + kRecordVectors, thread);
     const char* coefficients =
         reinterpret_cast<const char*>(f.coefficients + at.index * kKeptFloats);
 #pragma unroll

@@ -248,12 +248,15 @@ __global__ void __launch_bounds__(kThreads) mdn_prepare_kernel(const __grid_cons
   const int lane = thread & 31, g = lane >> 2, i = lane & 3;
   for (int tile = thread >> 5; tile < kChunk; tile += kThreads / 32) {
     const int row = tile / 8, column = tile % 8;
-    std::uint32_t pair = 0;
+    std::uint32_t pair = 0, low = 0;
     if (column / 2 <= row / 2) {
       const float2 x = pair_at(T + (8 * row + g) * kPitch + 8 * column + 2 * i);
       pair = bf16_pair(x.x, x.y);
+      low = bf16_pair(x.x - low_of(pair), x.y - high_of(pair));
     }
-    *reinterpret_cast<std::uint32_t*>(record + kRecordT + tile * kTileBytes + lane * 4) = pair;
+    char* to = record + tile * kTileBytes + lane * 4;
+    *reinterpret_cast<std::uint32_t*>(to + kRecordT) = pair;
+    if (f.coefficients) *reinterpret_cast<std::uint32_t*>(to + kRecordTLow) = low;
   }
 }
 

@@ -21,6 +21,7 @@ struct ReverseMemory {
   static constexpr int kOfW = 16 * kChunk * 4, kOfQ = 16 * K * 4;  // of a pair, and state
   static constexpr int kOfWAt = 2 * kStage, kOfQAt = kOfWAt + pairs * kOfW;
   static constexpr int kBytes = kOfQAt + pairs * kStates * kOfQ;
+  static_assert(kBytes <= kMostSharedBytes);
 };
 
 /// += Y^T L for a lower triangular L in tiles and Y^T [16, kChunk] as operands A.
@@ -57,8 +58,8 @@ struct Reverse {
   const MdnParams& p;
   char* memory;
   MdnSegment u;
-  int head, block_v0, v0, pair, lane;
-  std::int64_t chunks;
+  int head = 0, block_v0 = 0, v0 = 0, pair = 0, lane = 0;
+  std::int64_t chunks = 0;
 
   __device__ __forceinline__ std::int64_t place(std::int64_t chunk) const {
     return (u.first_slot + chunk) * p.H + head;
@@ -182,7 +183,7 @@ struct Reverse {
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
       const TileMatrix<K / 8> k{from + Memory::kK};
-      std::uint32_t x[kChunk / 16][4];  // d_R^T, then d_X^T
+      std::uint32_t x[kChunk / 16][4], x_low[kChunk / 16][4];  // d_R^T in two parts, then d_X^T
       {
         Columns<kChunk / 8> d_R, of_M;
         d_R.clear();
@@ -222,11 +223,16 @@ struct Reverse {
           }
         }
 #pragma unroll
-        for (int step = 0; step < kChunk / 16; ++step) d_R.operand(step, x[step]);
+        for (int step = 0; step < kChunk / 16; ++step) {
+          d_R.operand(step, x[step]);
+          d_R.operand_rest(step, x[step], x_low[step]);
+        }
       }
       {
         Columns<kChunk / 8> d_X;
         d_X.clear();
+        times_upper(d_X, x_low, {from + Memory::kRecord + kRecordT}, lane);
+        times_upper(d_X, x, {from + Memory::kRecord + kRecordTLow}, lane);
         times_upper(d_X, x, {from + Memory::kRecord + kRecordT}, lane);
 #pragma unroll
         for (int step = 0; step < kChunk / 16; ++step) {

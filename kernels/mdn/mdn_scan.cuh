@@ -15,12 +15,13 @@ struct ScanMemory {
   static constexpr int kStates = momentum ? 2 : 1;
   static constexpr int kRows = kChunk * K * 2, kValues = kChunk * 16 * pairs * 2;
   static constexpr int kQ = 0, kK = kRows, kV = 2 * kRows, kRecord = kV + kValues;
-  static constexpr int kStage = kRecord + kRecordBytes;
+  static constexpr int kStage = kRecord + kRecordForward;
   static constexpr int kState = 16 * K * 2;  // of a pair
   static constexpr int kResidual = 16 * kChunk * 2;
   static constexpr int kStatesAt = 2 * kStage;  // [parity, pair, state]
   static constexpr int kResidualsAt = kStatesAt + 2 * pairs * kStates * kState;
   static constexpr int kBytes = kResidualsAt + pairs * kResidual;
+  static_assert(kBytes <= kMostSharedBytes);
 };
 
 template <bool momentum, int K, int pairs>
@@ -33,7 +34,7 @@ struct Scan {
   const MdnParams& p;
   char* memory;
   MdnSegment u;
-  int head, block_v0, v0, pair, lane;
+  int head = 0, block_v0 = 0, v0 = 0, pair = 0, lane = 0;
   std::int64_t chunks = 0;
 
   __device__ __forceinline__ std::int64_t place(std::int64_t chunk) const {
@@ -226,7 +227,7 @@ struct Scan {
       char* to = s.stage(chunk);
       q.copy(to + Memory::kQ, steps), k.copy(to + Memory::kK, steps);
       v.copy(to + Memory::kV, steps);
-      copy_piece<kRecordBytes, kSuppliers>(to + Memory::kRecord, record, thread);
+      copy_piece<kRecordForward, kSuppliers>(to + Memory::kRecord, record, thread);
       copy_commit();
       q.move(1), k.move(1), v.move(1);
       record += std::int64_t{s.p.H} * kRecordBytes;

@@ -17,6 +17,9 @@
 
 namespace assay::cuda {
 
+/// Dynamic shared memory that a block of compute capability 9.0 can have.
+inline constexpr int kMostSharedBytes = 227 * 1024;
+
 /// kernel(arguments) on `grid` blocks of `threads`, with `bytes` of dynamic shared memory.
 template <class Kernel, class... Arguments>
 cudaError_t launch(Kernel* kernel, dim3 grid, unsigned threads, int bytes, cudaStream_t stream,
