@@ -26,10 +26,13 @@ message(STATUS "CUDA kernels: nvcc ${CMAKE_CUDA_COMPILER_VERSION}")
 
 file(GLOB cuda_device CONFIGURE_DEPENDS
   ${CMAKE_CURRENT_SOURCE_DIR}/*/*.cu ${CMAKE_CURRENT_SOURCE_DIR}/common/cuda/*.cu)
-file(GLOB cuda_host CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*/*_cuda.cpp)
+file(GLOB cuda_host CONFIGURE_DEPENDS
+  ${CMAKE_CURRENT_SOURCE_DIR}/*/*_cuda.cpp ${CMAKE_CURRENT_SOURCE_DIR}/common/cuda/*.cpp)
 set(cuda_plugin ${CMAKE_CURRENT_SOURCE_DIR}/common/cuda/plugin.cpp)
+list(REMOVE_ITEM cuda_host ${cuda_plugin})
 # The rules for shapes are those of the CPU kernels, compiled once more under a name of their own.
-list(APPEND cuda_host ${CMAKE_CURRENT_SOURCE_DIR}/common/binding.cpp)
+list(APPEND cuda_host
+  ${CMAKE_CURRENT_SOURCE_DIR}/common/binding.cpp ${CMAKE_CURRENT_SOURCE_DIR}/mom/mom_spec.cpp)
 
 # Device code by nvcc, which takes none of the host compiler's options; host code like any other.
 function(assay_cuda_build target)
@@ -62,14 +65,14 @@ endfunction()
 assay_cuda_build(assay_kernels_cuda)
 add_library(assay::kernels_cuda ALIAS assay_kernels_cuda)
 
-# The same with the known errors of m2rnn built in; ASSAY_M2RNN_FAULT names the one to be made.
-assay_cuda_build(assay_kernels_cuda_faults ASSAY_M2RNN_FAULTS)
+# The same with known errors built in; ASSAY_M2RNN_FAULT or ASSAY_MDN_FAULT names the one to be made.
+assay_cuda_build(assay_kernels_cuda_faults ASSAY_M2RNN_FAULTS ASSAY_MDN_FAULTS)
 set_target_properties(assay_kernels_cuda_faults PROPERTIES EXCLUDE_FROM_ALL ON)
 
 if(ASSAY_TESTS)
   add_test(NAME "cuda/check: the kernels on this machine's GPU"
     COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tests/cuda_check.sh accept ${PROJECT_BINARY_DIR}/assay
-      $<TARGET_FILE:assay_kernels_cuda> ${PROJECT_SOURCE_DIR}/checks/samples/m2rnn_s3.safetensors)
+      $<TARGET_FILE:assay_kernels_cuda> ${PROJECT_SOURCE_DIR}/checks/samples)
   set_tests_properties("cuda/check: the kernels on this machine's GPU" PROPERTIES
     TIMEOUT 1800 SKIP_RETURN_CODE 77)
 endif()

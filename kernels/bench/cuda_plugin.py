@@ -69,7 +69,7 @@ class Prepared:
             setattr(call, "num_" + name, len(tensors))
             self.kept.append((array, tensors))
         chosen = (Option * max(len(options), 1))(
-            *[Option(name=n.encode(), type=2, real=x) for n, x in options.items()])
+            *[self.option(n, x) for n, x in options.items()])
         call.options, call.num_options = chosen, len(options)
         self.kept.append(chosen)
         reason = c.create_string_buffer(256)
@@ -80,6 +80,12 @@ class Prepared:
         self.workspace = torch.full((max(size.value, 1),), 0xFE, dtype=torch.uint8, device="cuda")
         call.workspace, call.workspace_bytes = self.workspace.data_ptr(), size.value
         self.call = call
+
+    @staticmethod
+    def option(name, x):
+        kind = next(i for i, t in enumerate((bool, int, float, str)) if type(x) is t)
+        return Option(name=name.encode(), type=kind, integer=x if kind < 2 else 0,
+                      real=x if kind == 2 else 0, string=x.encode() if kind == 3 else None)
 
     def tensor(self, role, x):
         axes = c.c_int64 * max(x.dim(), 1)

@@ -253,6 +253,17 @@ using MomDelta = Mom<Real, Delta>;
 template <class Real>
 using MomMomentum = Mom<Real, Momentum>;
 
+/// The update's description, or null if there is no such member.
+const OpSpec* find_update(const char* name) {
+#define ASSAY_CPU_ADDRESS(op) &op##_spec,
+  static const OpSpec* const all[] = {ASSAY_CPU_FAST_WEIGHTS(ASSAY_CPU_ADDRESS)};
+#undef ASSAY_CPU_ADDRESS
+  for (const OpSpec* spec : all) {
+    if (std::strcmp(spec->op, name) == 0) return spec;
+  }
+  return nullptr;
+}
+
 // What the update's tensors say about it: a momentum, a write strength, or neither.
 Outcome mom(const Call& call, std::size_t* bytes) {
   const OpSpec* update = find_update(call.options.update);

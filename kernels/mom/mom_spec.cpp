@@ -3,19 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "kernels/common/kernels.hpp"
-
 ASSAY_CPU_BEGIN
-
-const OpSpec* find_update(const char* name) {
-#define ASSAY_CPU_ADDRESS(op) &op##_spec,
-  static const OpSpec* const all[] = {ASSAY_CPU_FAST_WEIGHTS(ASSAY_CPU_ADDRESS)};
-#undef ASSAY_CPU_ADDRESS
-  for (const OpSpec* spec : all) {
-    if (std::strcmp(spec->op, name) == 0) return spec;
-  }
-  return nullptr;
-}
 
 bool has_shared_memory(const Call& call) {
   constexpr char kSuffix[] = "_shared";

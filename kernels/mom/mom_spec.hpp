@@ -24,9 +24,6 @@ class MomSpec {
   OpSpec spec_{"mom", tensors_, 0};
 };
 
-/// The update's description, or null if there is no such member.
-const OpSpec* find_update(const char* name);
-
 /// Is there any tensor of a shared memory?
 bool has_shared_memory(const Call& call);
 

@@ -1,11 +1,11 @@
 #!/bin/bash
 # The CUDA kernels on this machine's GPU, judged by the project's own program.
 #
-# usage: cuda_check.sh accept ASSAY PLUGIN.so SAMPLE
+# usage: cuda_check.sh accept ASSAY PLUGIN.so SAMPLES
 #        cuda_check.sh reject ASSAY PLUGIN_WITH_FAULTS.so
 #
-# Exit 77 (skipped) without a GPU. `reject` wants every fault of m2rnn that can be built in to be
-# found, on a case that shows it.
+# Exit 77 (skipped) without a GPU. `reject` wants every fault that can be built in to be found, on a
+# case that shows it.
 set -u
 mode=$1 assay=$2 plugin=$3
 if ! nvidia-smi -L >/dev/null 2>&1; then
@@ -62,8 +62,16 @@ if [ "$mode" = accept ]; then
   done
   judge "the clamp of the state's cotangent" 0 \
     "$assay" check --case "$work/clipped" --candidate "$plugin" --budget 60s
-  judge "tensors of a trained network" 0 \
-    "$assay" check --case "$4" --candidate "$plugin" --budget 300s --time-limit 120
+  for sample in m2rnn_s3 mdn_mqar; do
+    judge "tensors of a trained network, $sample" 0 \
+      "$assay" check --case "$4/$sample.safetensors" --candidate "$plugin" --budget 300s \
+      --time-limit 120
+  done
+  for model in fp32 tf32 bf16 fp16; do
+    judge "mdn, gdn, delta under $model" 0 \
+      "$assay" check mdn gdn delta --candidate "$plugin" --model $model --budget 120s
+  done
+  "$(dirname "$0")/cuda_on_cpu/delta_rules.sh" accept "$assay" "$plugin" || bad=1
   exit $bad
 fi
 
@@ -80,4 +88,5 @@ for fault in future_dropped retain_overwritten recompute_stale gate_swapped cand
   judge "m2rnn.$fault is rejected" 1 env ASSAY_M2RNN_FAULT=$fault \
     "$assay" check --case "$work/$name" --candidate "$plugin" --model fp32 --budget 60s
 done
+"$(dirname "$0")/cuda_on_cpu/delta_rules.sh" reject "$assay" "$plugin" || bad=1
 exit $bad

@@ -8,10 +8,26 @@
 #include "kernels/abi/assay_kernel.h"
 #include "kernels/common/call.hpp"
 
-// X(operation, capabilities)
-#define ASSAY_CUDA_OPERATIONS(X)                         \
+// X(operation, capabilities). The test build on the CPU leaves out what is written in PTX.
+#if defined(ASSAY_CUDA_ON_CPU)
+#define ASSAY_CUDA_M2RNN_OPERATIONS(X)
+#else
+#define ASSAY_CUDA_M2RNN_OPERATIONS(X)                   \
   X(m2rnn, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE) \
   X(m2rnn_gate, ASSAY_CUDA_CAN_ALL)
+#endif
+#define ASSAY_CUDA_DELTA_RULES(X)                                            \
+  X(mdn, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE | ASSAY_CAN_LOG_GATES) \
+  X(gdn, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE | ASSAY_CAN_LOG_GATES) \
+  X(delta, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE)
+#define ASSAY_CUDA_OPERATIONS(X)                                                  \
+  ASSAY_CUDA_M2RNN_OPERATIONS(X)                                                  \
+  ASSAY_CUDA_DELTA_RULES(X)                                                       \
+  X(mdn_gates, ASSAY_CUDA_CAN_ALL)                                                \
+  X(mom, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE | ASSAY_CAN_LOG_GATES)      \
+  X(mom_dispatch, ASSAY_CAN_FORWARD | ASSAY_CAN_STRIDED_ROWS | ASSAY_CAN_STRIDED) \
+  X(mom_aux_loss,                                                                 \
+    ASSAY_CAN_FORWARD | ASSAY_CAN_BACKWARD | ASSAY_CAN_STRIDED_ROWS | ASSAY_CAN_STRIDED)
 
 #define ASSAY_CUDA_CAN_ALL                                                             \
   (ASSAY_CAN_FORWARD | ASSAY_CAN_BACKWARD | ASSAY_CAN_PACKED | ASSAY_CAN_HEAD_GROUPS | \

@@ -12,6 +12,13 @@ namespace assay::cuda {
 namespace {
 
 constexpr int kMaxTensorsOfCall = 64;
+#if defined(ASSAY_CUDA_ON_CPU)
+constexpr std::int32_t kDevice = ASSAY_DEVICE_CPU;
+constexpr char kName[] = "assay kernels for NVIDIA GPUs, on the CPU";
+#else
+constexpr std::int32_t kDevice = ASSAY_DEVICE_CUDA;
+constexpr char kName[] = "assay kernels for NVIDIA GPUs";
+#endif
 
 thread_local char last_message[256] = "";
 
@@ -74,7 +81,7 @@ assay_status read_tensors(const assay_tensor* tensors, std::int32_t count, Trans
     const assay_view& from = tensors[i].view;
     cpu::View& to = t.views[t.used++];
     to.name = tensors[i].role;
-    if (from.device.device_type != ASSAY_DEVICE_CUDA) {
+    if (from.device.device_type != kDevice) {
       return fail(ASSAY_UNSUPPORTED, "tensor '%s' is not in device memory", to.name);
     }
     if (!read_dtype(from.dtype, to.dtype)) {
@@ -112,6 +119,12 @@ assay_status read_option(const assay_option& from, cpu::Options& to) {
     to.top_k = from.integer;
   } else if (is("update") && from.string) {
     to.update = from.string;
+  } else if (is("s")) {
+    to.s = real;
+  } else if (is("tau")) {
+    to.tau = real;
+  } else if (is("log_mu_min")) {
+    to.log_mu_min = real;
   } else {
     return fail(ASSAY_UNSUPPORTED, "option '%s' is not known here", from.name);
   }
@@ -216,12 +229,13 @@ const char* last_error() { return last_message; }
 constexpr assay_operation kOperations[] = {ASSAY_CUDA_OPERATIONS(ASSAY_CUDA_ENTRY)};
 #undef ASSAY_CUDA_ENTRY
 
+// The delta rules compute in chunks; who knows no chunk form is judged by the recurrent one.
 // fp32 tokens: products with operands of 24 bits, sums on the tensor cores, libm's transcendentals.
 // 16-bit tokens: tanh.approx.f32 has 2^-11; the coarsest operands are, with bf16, the bf16 factors
 // of d_w, with fp16 the fp16 ones of H W (D W^T has bf16 in two parts in both).
 constexpr assay_precision precision(std::int32_t stored, std::int32_t operand, double tanh_error) {
-  return {stored, operand, ASSAY_FP32, ASSAY_FP32, ASSAY_FP32, stored, ASSAY_FORM_RECURRENT,
-          0,      0,       tanh_error, 0,          0,          1,      0};
+  return {stored, operand, ASSAY_FP32, ASSAY_FP32, ASSAY_FP32, stored, ASSAY_FORM_CHUNK,
+          64,     0,       tanh_error, 0,          0,          1,      0};
 }
 constexpr assay_precision kPrecisions[] = {precision(ASSAY_FP32, ASSAY_FP32, 0),
                                            precision(ASSAY_BF16, ASSAY_BF16, 0x1p-11),
@@ -234,9 +248,9 @@ extern "C" {
 const assay_table assay_kernel_table = {  // exported by its declaration
     ASSAY_ABI_VERSION,
     sizeof(assay_table),
-    "assay kernels for NVIDIA GPUs",
+    assay::cuda::kName,
     "0.1.0",
-    ASSAY_DEVICE_CUDA,
+    assay::cuda::kDevice,
     static_cast<std::int32_t>(std::size(assay::cuda::kOperations)),
     assay::cuda::kOperations,
     assay::cuda::kPrecisions,

@@ -19,6 +19,7 @@ struct Strided {
   DType dtype = DType::f32;
   bool given = false;
   bool pairs = false;  // 16-bit, and two columns may be read at once
+  bool wide = false;   // 16-bit, and every row may be read in pieces of 16 bytes
 };
 
 inline std::int64_t bytes_of(DType t) { return t == DType::f32 ? 4 : 2; }
@@ -50,10 +51,12 @@ inline Strided strided(const cpu::View* view, const char* axes, std::int64_t hea
         out.row = out.column, out.column = stride;
     }
   }
-  const auto even = [](std::int64_t x) { return x % 4 == 0; };
-  out.pairs = unit == 2 && out.column == unit && even(out.batch) && even(out.time) &&
-              even(out.head) && even(out.row) &&
-              even(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(out.data)));
+  const auto all = [&](std::int64_t bytes) {
+    const auto at = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(out.data));
+    return unit == 2 && out.column == unit && out.batch % bytes == 0 && out.time % bytes == 0 &&
+           out.head % bytes == 0 && out.row % bytes == 0 && at % bytes == 0;
+  };
+  out.pairs = all(4), out.wide = all(16);
   return out;
 }
 

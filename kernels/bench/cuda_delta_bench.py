@@ -1,0 +1,109 @@
+"""How fast the CUDA kernels of mdn, gdn and delta are.
+
+usage: cuda_delta_bench.py PLUGIN.so --json OUT [--commit ID] [--repeat 20] [--only mdn]
+
+Median, over replays of a CUDA graph, of the time of a forward call and of a call that also asks for
+every gradient; bf16 tokens, gates as a trained model has them, no initial states; and the memory a
+call needs besides its tensors.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import sys
+
+import torch
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from cuda_plugin import Plugin
+
+# operation, B, T, H, width: goal forward, forward and backward, ms
+CASES = [("mdn", 8, 2048, 8, 128, 0.26, 1.0), ("mdn", 4, 4096, 16, 128, 0.45, 1.9),
+         ("gdn", 8, 2048, 8, 128, 0.16, 0.65), ("gdn", 4, 4096, 16, 128, 0.30, 1.25),
+         ("gdn", 4, 4096, 16, 64, 0.18, 0.72), ("delta", 4, 4096, 16, 128, None, None)]
+
+
+def tokens(op, B, T, H, D, seed=1, dtype=torch.bfloat16):
+    g = torch.Generator("cuda").manual_seed(seed)
+    normal = lambda *s: torch.randn(*s, generator=g, device="cuda")
+    unit = lambda x: torch.nn.functional.normalize(x, dim=-1)
+    x = {"q": unit(normal(B, T, H, D)), "k": unit(normal(B, T, H, D)), "v": normal(B, T, H, D)}
+    x = {n: t.to(dtype) for n, t in x.items()}
+    x["beta"] = torch.sigmoid(normal(B, T, H))
+    if op != "delta":
+        x["log_alpha"] = torch.nn.functional.logsigmoid(normal(B, T, H) + 4)
+    if op == "mdn":
+        x["log_mu"] = torch.nn.functional.logsigmoid(normal(B, T, H))
+        x["eta"] = 1 + 0.5 * torch.tanh(normal(B, T, H))
+    return x, {"d_o": normal(B, T, H, D).to(dtype)}
+
+
+def prepare(plugin, op, x, cotangents, gradients=True):
+    o = torch.empty_like(x["v"])
+    if not gradients:
+        return plugin.prepare(op, x, {"o": o})
+    return plugin.prepare(op, x, {"o": o}, cotangents,
+                          {"d_" + n: torch.empty_like(t) for n, t in x.items()})
+
+
+def median_ms(run, repeat):
+    for _ in range(3):
+        run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    graph.replay()
+    times = []
+    for _ in range(repeat):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    return sorted(times)[len(times) // 2]
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("plugin")
+    parser.add_argument("--json")
+    parser.add_argument("--commit", default="")
+    parser.add_argument("--repeat", type=int, default=20)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--once", action="store_true", help="run once, for a profiler")
+    arguments = parser.parse_args()
+    plugin = Plugin(arguments.plugin)
+    rows = []
+    for op, B, T, H, D, goal_forward, goal_both in CASES:
+        name = f"{op} {B},{T},{H},{D}"
+        if arguments.only and arguments.only not in name:
+            continue
+        x, cotangents = tokens(op, B, T, H, D)
+        forward, both = prepare(plugin, op, x, cotangents, False), prepare(plugin, op, x, cotangents)
+        if arguments.once:
+            both.run()
+            torch.cuda.synchronize()
+            continue
+        row = {"operation": op, "B": B, "T": T, "H": H, "K": D, "V": D, "dtype": "bf16",
+               "forward_ms": median_ms(forward.run, arguments.repeat),
+               "both_ms": median_ms(both.run, arguments.repeat),
+               "goal_forward_ms": goal_forward, "goal_both_ms": goal_both,
+               "workspace_mib": both.workspace.numel() / 2**20,
+               "forward_workspace_mib": forward.workspace.numel() / 2**20}
+        print(f"{name:20} {row['forward_ms']:8.3f} {row['both_ms']:8.3f} ms, goal {goal_forward} "
+              f"{goal_both}, workspace {row['workspace_mib']:.0f} MiB", flush=True)
+        rows.append(row)
+    if arguments.json:
+        with open(arguments.json, "w") as f:
+            json.dump({"what": "CUDA kernels of the delta rules, median of graph replays",
+                       "card": torch.cuda.get_device_name(), "commit": arguments.commit,
+                       "date": datetime.date.today().isoformat(), "repeat": arguments.repeat,
+                       "command": "kernels/bench/cuda_delta_bench.py " + " ".join(
+                           a for a in sys.argv[1:] if "/" not in a), "rows": rows}, f, indent=1)
+
+
+if __name__ == "__main__":
+    main()

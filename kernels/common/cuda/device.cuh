@@ -1,0 +1,71 @@
+// What device code needs of the machine, each in one place: launches, dynamic shared memory, and
+// what the threads of a warp do together. With ASSAY_CUDA_ON_CPU the same code runs on the CPU
+// (kernels/tests/cuda_on_cpu).
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#if defined(ASSAY_CUDA_ON_CPU)
+#define ASSAY_SHARED_MEMORY(name) char* const name = ::assay::cuda_on_cpu::shared_memory()
+#else
+#define ASSAY_SHARED_MEMORY(name)                  \
+  extern __shared__ float4 assay_dynamic_memory[]; \
+  char* const name = reinterpret_cast<char*>(assay_dynamic_memory)
+#endif
+
+namespace assay::cuda {
+
+/// Dynamic shared memory that a block of compute capability 9.0 can have.
+inline constexpr int kMostSharedBytes = 227 * 1024;
+
+/// kernel(arguments) on `grid` blocks of `threads`, with `bytes` of dynamic shared memory.
+template <class Kernel, class... Arguments>
+cudaError_t launch(Kernel* kernel, dim3 grid, unsigned threads, int bytes, cudaStream_t stream,
+                   const Arguments&... arguments) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return cudaSuccess;
+  const cudaError_t e =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (e != cudaSuccess) return e;
+#if defined(ASSAY_CUDA_ON_CPU)
+  (void)stream;
+  cuda_on_cpu::run_grid({grid.x, grid.y, grid.z}, {threads, 1, 1}, bytes,
+                        [&] { kernel(arguments...); });
+#else
+  // It takes the brackets for a template's.
+  // clang-format off
+  kernel<<<grid, threads, bytes, stream>>>(arguments...);
+  // clang-format on
+#endif
+  return cudaGetLastError();
+}
+
+#if defined(ASSAY_CUDA_ON_CPU)
+
+/// The sum over the lanes of a warp, in every lane.
+inline float warp_sum(float x) {
+  cuda_on_cpu::warp_together(&x, [](void* const* lanes) {
+    float values[32];
+    for (int i = 0; i < 32; ++i) values[i] = *static_cast<float*>(lanes[i]);
+    for (int step = 16; step > 0; step /= 2) {
+      float next[32];
+      for (int i = 0; i < 32; ++i) next[i] = values[i] + values[i ^ step];
+      for (int i = 0; i < 32; ++i) values[i] = next[i];
+    }
+    for (int i = 0; i < 32; ++i) *static_cast<float*>(lanes[i]) = values[i];
+  });
+  return x;
+}
+
+#else
+
+__device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  return x;
+}
+
+#endif
+
+}  // namespace assay::cuda

@@ -1,0 +1,148 @@
+// What the fast kernels share: places of chunks, rows in tiles, and the chunk's coefficients.
+#pragma once
+
+#include "kernels/common/cuda/tensor.cuh"
+#include "kernels/mdn/mdn_fast.hpp"
+#include "kernels/mdn/mdn_unit.cuh"
+
+namespace assay::cuda {
+
+/// A chunk of a sequence and a head, of a block that has no unit of its own.
+struct MdnPlace {
+  std::int64_t batch, first;  // of its first step in the tensors
+  std::int64_t index;         // slot * H + head
+  int head, steps;            // steps 0: nobody's
+};
+
+__device__ __forceinline__ MdnPlace place_of(const MdnParams& p, unsigned index) {
+  const unsigned heads = p.H, slot = index / heads;
+  MdnPlace at;
+  at.index = index, at.head = static_cast<int>(index - slot * heads);
+  std::int64_t sequence;
+  if (p.cu_seqlens) {  // the last sequence whose slots begin at or before this one
+    std::int64_t low = 0, high = p.sequences - 1;
+    while (low < high) {
+      const std::int64_t middle = (low + high + 1) / 2;
+      if (segment_bound(p, middle) / kChunk + middle <= slot) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    sequence = low;
+  } else {
+    sequence = slot / static_cast<unsigned>((p.T + kChunk - 1) / kChunk);
+  }
+  const MdnSegment u = segment_of(p, sequence);
+  const std::int64_t chunk = slot - u.first_slot, left = u.length - chunk * kChunk;
+  at.batch = u.batch, at.first = u.first + chunk * kChunk;
+  at.steps = left <= 0 ? 0 : left < kChunk ? static_cast<int>(left) : kChunk;
+  return at;
+}
+
+/// The rows of a head of q, k, v or d_o, a chunk at a time into tiles [kChunk, 8 columns], zeros
+/// after its end: by `threads` threads, each with what it needs ready in registers.
+template <int columns, int threads>
+class MdnStream {
+ public:
+  __device__ __forceinline__ MdnStream(const Strided& x, std::int64_t batch, std::int64_t t,
+                                       int head, int from_column, unsigned thread)
+      : time_(x.time), to_(thread * 16), wide_(x.wide) {
+    const unsigned column = kWhole ? thread / 8 % columns : thread / 8;
+    row_ = kWhole ? thread / kGroup * 8 + thread % 8 : thread % 8;
+    start_ = token_at(x, batch, t, head) + from_column * x.column;
+    at_ = start_ + row_ * time_ + column * 16;
+    column_ = x.column;
+  }
+  /// The chunk `chunks` after the current one becomes the current one.
+  __device__ __forceinline__ void move(std::int64_t chunks) {
+    at_ += chunks * kChunk * time_, start_ += chunks * kChunk * time_;
+  }
+  __device__ __forceinline__ void copy(char* to, int steps) const {
+    if (!wide_) return copy_narrow(to, start_, time_, column_, steps, to_ / 16);
+    const char* from = at_;
+    to += to_;
+    if constexpr (kWhole) {
+#pragma unroll
+      for (int s = 0; s < kChunk * columns / threads; ++s) {
+        const int row = s * (threads / columns);
+        copy_async(to + s * threads * 16, from, static_cast<int>(row_) + row < steps);
+        from += threads / columns * time_;
+      }
+    } else {
+#pragma unroll
+      for (int group = 0; group < kChunk / 8; ++group) {
+#pragma unroll
+        for (int part = 0; part < kGroup / threads; ++part) {
+          copy_async(to + (group * kGroup + part * threads) * 16, from + part * (threads * 2),
+                     static_cast<int>(row_) + 8 * group < steps);
+        }
+        from += 8 * time_;
+      }
+    }
+  }
+
+ private:
+  static constexpr int kGroup = 8 * columns;  // pieces of 16 bytes in 8 rows
+  static constexpr bool kWhole = threads % kGroup == 0;
+  static_assert(kWhole || kGroup % threads == 0);
+
+  /// Nothing by reference: what is referred to would have to lie in memory.
+  __device__ __noinline__ static void copy_narrow(char* to, const char* start, std::int64_t time,
+                                                  std::int64_t column, int steps, int thread) {
+#pragma unroll 1
+    for (int piece = thread; piece < kChunk * columns; piece += threads) {
+      const int row = piece / kGroup * 8 + piece % 8, first = piece / 8 % columns * 8;
+      const char* from = start + row * time + first * column;
+      std::uint32_t pairs[4];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const auto bits = [&](int y) -> std::uint32_t {
+          return row < steps ? *reinterpret_cast<const std::uint16_t*>(from + y * column) : 0;
+        };
+        pairs[e] = bits(2 * e) | bits(2 * e + 1) << 16;
+      }
+      *reinterpret_cast<uint4*>(to + piece * 16) =
+          make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    }
+  }
+
+  const char *at_, *start_;
+  std::int64_t time_, column_;
+  unsigned row_, to_;
+  bool wide_;
+};
+
+template <int columns, int threads>
+__device__ __forceinline__ void copy_tokens(char* to, const Strided& x, const MdnPlace& at,
+                                            int from_column, unsigned thread) {
+  const MdnStream<columns, threads> rows(x, at.batch, at.first, at.head, from_column, thread);
+  rows.copy(to, at.steps);
+}
+
+__device__ __forceinline__ MdnGates chunk_gates(const MdnParams& p, const MdnPlace& at, int t) {
+  MdnGates g;
+  if (t < at.steps) g = load_gates(p, at.batch, at.first + t, at.head);
+  if (t >= at.steps && ASSAY_MDN_IS_FAULT(p, tail_chunk_decays)) g.alpha = 0.5f;
+  return g;
+}
+
+/// One column of γ and m from step `from` on (of ᾱ: γ = 1, m = 0 before; of b and μ̄: γ = 0, m = 1),
+/// each(i, γ_i, m_i).
+template <bool momentum, class Each>
+__device__ __forceinline__ void follow_column(const float* alpha, const float* mu,
+                                              const float* beta, int from, float gamma, float m,
+                                              const Each& each) {
+#pragma unroll 4
+  for (int i = from; i < kChunk; ++i) {
+    if constexpr (momentum) {
+      m *= mu[i];
+      gamma = fmaf(alpha[i], gamma, beta[i] * m);
+    } else {
+      gamma *= alpha[i];
+    }
+    each(i, gamma, m);
+  }
+}
+
+}  // namespace assay::cuda

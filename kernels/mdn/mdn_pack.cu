@@ -1,0 +1,144 @@
+// q and k as the fast kernels read them, where the call wants them corrected or normalised first,
+// and the way back of their gradients. A warp for a step of a head of the state.
+#include "kernels/common/cuda/tensor.cuh"
+#include "kernels/mdn/mdn_fast.hpp"
+#include "kernels/mdn/mdn_unit.cuh"
+
+namespace assay::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+/// What a lane has of a row: elements lane, lane + 32, ...
+template <int K>
+struct Row {
+  float x[K / 32];
+
+  __device__ __forceinline__ void load(const Strided& from, std::int64_t batch, std::int64_t t,
+                                       int head, int lane) {
+    const char* at = token_at(from, batch, t, head) + lane * from.column;
+#pragma unroll
+    for (int j = 0; j < K / 32; ++j) {
+      x[j] = load_element(at + 32 * j * from.column, from.dtype);
+    }
+  }
+  __device__ __forceinline__ void add(float factor, const Row& y) {
+#pragma unroll
+    for (int j = 0; j < K / 32; ++j) x[j] = fmaf(factor, y.x[j], x[j]);
+  }
+  __device__ __forceinline__ void scale(float factor) {
+#pragma unroll
+    for (int j = 0; j < K / 32; ++j) x[j] *= factor;
+  }
+  __device__ __forceinline__ float dot(const Row& y) const {
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < K / 32; ++j) sum = fmaf(x[j], y.x[j], sum);
+    return warp_sum(sum);
+  }
+};
+
+__device__ __forceinline__ float correction_of(const MdnPack& p, int head) {
+  const Strided& d = p.q_correction;
+  if (!d.data) return 0;
+  return load_element(d.data + (head / d.share) * d.head, d.dtype);
+}
+
+template <int K>
+__global__ void __launch_bounds__(kThreads) mdn_pack_kernel(const __grid_constant__ MdnPack p) {
+  const int lane = threadIdx.x & 31;
+  const std::int64_t row = std::int64_t{blockIdx.x} * (kThreads / 32) + (threadIdx.x >> 5);
+  if (row >= p.tokens * p.H) return;
+  const int head = static_cast<int>(row % p.H);
+  const std::int64_t batch = row / p.H / p.T, t = row / p.H % p.T;
+  Row<K> q, k;
+  q.load(p.q, batch, t, head, lane), k.load(p.k, batch, t, head, lane);
+  q.add(-correction_of(p, head), k);
+  if (p.l2norm) {
+    q.scale(1 / sqrtf(q.dot(q) + p.l2norm_eps)), k.scale(1 / sqrtf(k.dot(k) + p.l2norm_eps));
+  }
+#pragma unroll
+  for (int j = 0; j < K / 32; ++j) {
+    const std::int64_t at = row * K + lane + 32 * j;
+    store_element(reinterpret_cast<char*>(p.packed_q + at), DType::bf16, q.x[j]);
+    store_element(reinterpret_cast<char*>(p.packed_k + at), DType::bf16, k.x[j]);
+  }
+}
+
+template <int K>
+__global__ void __launch_bounds__(kThreads) mdn_unpack_kernel(const __grid_constant__ MdnPack p) {
+  const int lane = threadIdx.x & 31;
+  const std::int64_t row = std::int64_t{blockIdx.x} * (kThreads / 32) + (threadIdx.x >> 5);
+  if (row >= p.tokens * p.H) return;
+  const int head = static_cast<int>(row % p.H);
+  const std::int64_t batch = row / p.H / p.T, t = row / p.H % p.T;
+  Row<K> q, given_k, d_q, d_k;
+  q.load(p.q, batch, t, head, lane), given_k.load(p.k, batch, t, head, lane);
+#pragma unroll
+  for (int j = 0; j < K / 32; ++j) {
+    const std::int64_t at = row * K + lane + 32 * j;
+    d_q.x[j] = p.d_q[at], d_k.x[j] = p.d_k[at];
+  }
+  const float correction = correction_of(p, head);
+  q.add(-correction, given_k);
+  if (p.l2norm) {  // d_x = (d_y - y (y . d_y)) / |x|
+    const auto back = [&](Row<K> x, Row<K>& d) {
+      const float inverse = 1 / sqrtf(x.dot(x) + p.l2norm_eps);
+      x.scale(inverse);
+      d.add(-x.dot(d), x);
+      d.scale(inverse);
+    };
+    back(q, d_q), back(given_k, d_k);
+  }
+  d_k.add(-correction, d_q);
+#pragma unroll
+  for (int j = 0; j < K / 32; ++j) {
+    const std::int64_t at = row * K + lane + 32 * j;
+    p.d_q[at] = d_q.x[j], p.d_k[at] = d_k.x[j];
+  }
+  if (!p.d_correction) return;
+  const float along = given_k.dot(d_q);
+  if (lane == 0) p.d_correction[row] = -along;
+}
+
+/// The sum over all steps and the heads that share an element.
+__global__ void __launch_bounds__(kThreads)
+    mdn_pack_correction_kernel(const __grid_constant__ MdnPack p,
+                               const __grid_constant__ Strided out) {
+  ASSAY_SHARED_MEMORY(memory);
+  float* parts = reinterpret_cast<float*>(memory);
+  const int head = blockIdx.x;
+  double sum = 0;
+  for (std::int64_t at = threadIdx.x; at < p.tokens * out.share; at += kThreads) {
+    sum += p.d_correction[at / out.share * p.H + head * out.share + at % out.share];
+  }
+  const float own = warp_sum(static_cast<float>(sum));
+  if ((threadIdx.x & 31) == 0) parts[threadIdx.x >> 5] = own;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  float total = 0;
+  for (int i = 0; i < kThreads / 32; ++i) total += parts[i];
+  store_element(out.data + head * out.head, out.dtype, total);
+}
+
+dim3 grid_of(const MdnPack& p) {
+  const std::int64_t rows = p.tokens * p.H, each = kThreads / 32;
+  return dim3(static_cast<unsigned>((rows + each - 1) / each));
+}
+
+}  // namespace
+
+cudaError_t mdn_pack(const MdnPack& p, cudaStream_t stream) {
+  if (p.K == 64) return launch(mdn_pack_kernel<64>, grid_of(p), kThreads, 0, stream, p);
+  return launch(mdn_pack_kernel<128>, grid_of(p), kThreads, 0, stream, p);
+}
+cudaError_t mdn_unpack(const MdnPack& p, const Strided& d_correction, cudaStream_t stream) {
+  const cudaError_t e = p.K == 64
+                            ? launch(mdn_unpack_kernel<64>, grid_of(p), kThreads, 0, stream, p)
+                            : launch(mdn_unpack_kernel<128>, grid_of(p), kThreads, 0, stream, p);
+  if (e != cudaSuccess || !d_correction.given) return e;
+  return launch(mdn_pack_correction_kernel, dim3(static_cast<unsigned>(p.H / d_correction.share)),
+                kThreads, kThreads * 4, stream, p, d_correction);
+}
+
+}  // namespace assay::cuda

@@ -1,0 +1,296 @@
+// Dispatch and combination of Mixture-of-Memories on the device; see mom_cuda.hpp. Each warp has a
+// row: sums are made in the same order in every run.
+#include "kernels/common/cuda/device.cuh"
+#include "kernels/common/cuda/four.cuh"
+#include "kernels/common/cuda/items.cuh"
+#include "kernels/mom/mom_cuda.hpp"
+
+namespace assay::cuda {
+
+namespace {
+
+constexpr int kWarpsOfBlock = 8, kBlock = 32 * kWarpsOfBlock;
+constexpr int kInFlight = 4;  // loads of 16 bytes by a lane before the first store
+
+unsigned warp_blocks(std::int64_t rows) {
+  const std::int64_t blocks = (rows + kWarpsOfBlock - 1) / kWarpsOfBlock;
+  return static_cast<unsigned>(blocks < 1 << 20 ? blocks : 1 << 20);
+}
+__device__ __forceinline__ std::int64_t first_warp() {
+  return blockIdx.x * std::int64_t{kWarpsOfBlock} + threadIdx.x / 32;
+}
+__device__ __forceinline__ std::int64_t warp_stride() {
+  return std::int64_t{gridDim.x} * kWarpsOfBlock;
+}
+__device__ __forceinline__ int unit_of(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
+__device__ __forceinline__ int lane_of_warp() { return threadIdx.x % 32; }
+
+__device__ __forceinline__ char* row_of_token(const MomField::Side& side, const Routing& r,
+                                              std::int64_t token, int memory) {
+  const std::int64_t b = token / r.T, t = token % r.T;
+  return side.tensor.data + b * side.tensor.batch + t * side.tensor.time + memory * side.to_memory;
+}
+__device__ __forceinline__ char* packed_row(const MomField& f, std::int64_t row) {
+  return f.packed + row * f.heads * f.width * unit_of(f.dtype);
+}
+
+/// Copies a row of 16-byte pieces, by a warp; `from` null: zeros.
+__device__ void copy_flat(const char* from, char* to, std::int64_t bytes) {
+  const std::int64_t pieces = bytes / 16;
+  for (std::int64_t first = lane_of_warp(); first < pieces; first += 32 * kInFlight) {
+    uint4 x[kInFlight];
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      x[i] = make_uint4(0, 0, 0, 0);
+      if (from && first + 32 * i < pieces) {
+        x[i] = __ldcs(reinterpret_cast<const uint4*>(from) + first + 32 * i);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      if (first + 32 * i < pieces) reinterpret_cast<uint4*>(to)[first + 32 * i] = x[i];
+    }
+  }
+}
+
+__device__ void gather_row(const MomField& f, const Routing& r, std::int64_t token, int memory,
+                           std::int64_t row) {
+  const bool of_shared = memory == r.M;
+  const MomField::Side& side = of_shared ? f.shared : f.mem;
+  char* to = packed_row(f, row);
+  const int elements = f.heads * f.width, unit = unit_of(f.dtype);
+  if (side.flat) return copy_flat(row_of_token(side, r, token, memory), to, elements * unit);
+  const char* from = side.tensor.data ? row_of_token(side, r, token, memory) : nullptr;
+  const int repeat = f.heads / side.heads;
+  for (int i = lane_of_warp(); i < elements; i += 32) {
+    const int h = i / f.width / repeat, column = i % f.width;
+    const float x = from ? load_element(from + h * side.tensor.head + column * side.tensor.column,
+                                        side.tensor.dtype)
+                         : f.missing;
+    store_element(to + i * unit, f.dtype, x);
+  }
+}
+
+__global__ void __launch_bounds__(kBlock) gather_kernel(const __grid_constant__ MomFields f) {
+  const Routing& r = f.routing;
+  for (std::int64_t at = first_warp(); at < r.rows(); at += warp_stride()) {
+    const std::int64_t token = at / r.slots();
+    const int memory = r.memory[at];
+    for (int i = 0; i < f.count; ++i) gather_row(f.field[i], r, token, memory, r.row[at]);
+  }
+}
+
+__device__ void scatter_row(const MomField& f, const Routing& r, std::int64_t token, int memory,
+                            std::int64_t row) {
+  const MomField::Side& side = memory == r.M ? f.shared : f.mem;
+  if (!side.tensor.data) return;
+  char* to = row_of_token(side, r, token, memory);
+  const char* from = row < 0 ? nullptr : packed_row(f, row);
+  const int unit = unit_of(f.dtype);
+  if (side.flat) return copy_flat(from, to, f.heads * f.width * unit);
+  const int repeat = f.heads / side.heads;
+  for (int i = lane_of_warp(); i < side.heads * f.width; i += 32) {
+    const int h = i / f.width, column = i % f.width;
+    float sum = 0;
+    for (int j = 0; from && j < repeat; ++j) {
+      sum += load_element(from + ((h * repeat + j) * f.width + column) * unit, f.dtype);
+    }
+    store_element(to + h * side.tensor.head + column * side.tensor.column, side.tensor.dtype, sum);
+  }
+}
+
+/// A warp for each token and memory, selected or not.
+__global__ void __launch_bounds__(kBlock) scatter_kernel(const __grid_constant__ MomFields f) {
+  const Routing& r = f.routing;
+  const int R = r.R(), slots = r.slots();
+  for (std::int64_t at = first_warp(); at < r.tokens() * R; at += warp_stride()) {
+    const std::int64_t token = at / R;
+    const int memory = static_cast<int>(at % R);
+    std::int64_t row = -1;
+    for (int j = 0; j < slots; ++j) {
+      if (r.memory[token * slots + j] == memory) row = r.row[token * slots + j];
+    }
+    for (int i = 0; i < f.count; ++i) scatter_row(f.field[i], r, token, memory, row);
+  }
+}
+
+// ---- What is read ------------------------------------------------------------------------------
+
+__device__ __forceinline__ std::int64_t summed_row(const Routing& r, std::int64_t at) {
+  return r.row ? r.row[at] : at;
+}
+
+/// Four elements at a time, or one. The compiler knows the format, so loads do not wait for each
+/// other.
+template <int step, DType format>
+__global__ void __launch_bounds__(kBlock) combine_kernel(const __grid_constant__ MomSum s) {
+  const Routing& r = s.routing;
+  const int slots = r.slots(), unit = unit_of(s.out.dtype), packed_unit = unit_of(format);
+  for (std::int64_t token = blockIdx.x; token < r.tokens(); token += gridDim.x) {
+    for (std::int64_t c = threadIdx.x * step; c < s.width; c += kBlock * step) {
+      Four sum{};
+#pragma unroll 4
+      for (int j = 0; j < slots; ++j) {
+        const std::int64_t at = token * slots + j;
+        const float w = s.weighted ? r.weight[at] : 1.0f;
+        const char* from = s.packed + (summed_row(r, at) * s.width + c) * packed_unit;
+        if constexpr (step == 4) {
+          const Four x = load_four(from, format);
+#pragma unroll
+          for (int e = 0; e < 4; ++e) sum.x[e] += w * x.x[e];
+        } else {
+          sum.x[0] += w * load_element(from, format);
+        }
+      }
+      char* to = s.out.data + (token * s.width + c) * unit;
+      if constexpr (step == 4) {
+        store_four(to, s.out.dtype, sum);
+      } else {
+        store_element(to, s.out.dtype, sum.x[0]);
+      }
+    }
+  }
+}
+
+__device__ __forceinline__ const char* cotangent_row(const MomReadOut& o, std::int64_t token) {
+  const Routing& r = o.routing;
+  return o.d_o.data + token / r.T * o.d_o.batch + token % r.T * o.d_o.time;
+}
+__device__ __forceinline__ float cotangent(const MomReadOut& o, const char* row, int i) {
+  return load_element(row + i / o.V * o.d_o.head + i % o.V * o.d_o.column, o.d_o.dtype);
+}
+
+/// Four elements from 4 i on, of a row that lies without gaps.
+__device__ __forceinline__ Four four_cotangents(const MomReadOut& o, const char* row, int i) {
+  return load_four(row + i * 4 * unit_of(o.d_o.dtype), o.d_o.dtype);
+}
+
+__global__ void __launch_bounds__(kBlock) spread_kernel(const __grid_constant__ MomReadOut o) {
+  const Routing& r = o.routing;
+  const int elements = o.H * o.V, unit = unit_of(o.d_o.dtype);
+  for (std::int64_t at = first_warp(); at < r.rows(); at += warp_stride()) {
+    const char* from = cotangent_row(o, at / r.slots());
+    char* to = o.d_packed + std::int64_t{r.row[at]} * elements * unit;
+    const float w = r.weight[at];
+    for (int i = lane_of_warp(); o.flat && i < elements / 4; i += 32) {
+      Four x = four_cotangents(o, from, i);
+      for (float& e : x.x) e *= w;
+      store_four(to + 4 * i * unit, o.d_o.dtype, x);
+    }
+    for (int i = lane_of_warp(); !o.flat && i < elements; i += 32) {
+      store_element(to + i * unit, o.d_o.dtype, w * cotangent(o, from, i));
+    }
+  }
+}
+
+__global__ void __launch_bounds__(kBlock) weigh_kernel(const __grid_constant__ MomReadOut o) {
+  const Routing& r = o.routing;
+  const int elements = o.H * o.V;
+  for (std::int64_t at = first_warp(); at < r.tokens() * r.top_k; at += warp_stride()) {
+    const std::int64_t token = at / r.top_k, slot = token * r.slots() + at % r.top_k;
+    const char* d_o = cotangent_row(o, token);
+    const int unit = unit_of(o.dtype);
+    const char* read = o.packed + std::int64_t{r.row[slot]} * elements * unit;
+    float sum = 0;
+    for (int i = lane_of_warp(); o.flat && i < elements / 4; i += 32) {
+      const Four x = four_cotangents(o, d_o, i);
+      const Four y = load_four(read + 4 * i * unit, o.dtype);
+      sum += x.x[0] * y.x[0] + x.x[1] * y.x[1] + (x.x[2] * y.x[2] + x.x[3] * y.x[3]);
+    }
+    for (int i = lane_of_warp(); !o.flat && i < elements; i += 32) {
+      sum += cotangent(o, d_o, i) * load_element(read + i * unit, o.dtype);
+    }
+    sum = warp_sum(sum);
+    if (lane_of_warp() == 0) o.d_weight[slot] = sum;
+  }
+}
+
+/// d_logit_m = g_m (d_g_m - Σ g d_g) for selected m, 0 otherwise.
+__global__ void __launch_bounds__(kItemThreads)
+    logits_kernel(const __grid_constant__ MomReadOut o) {
+  const Routing& r = o.routing;
+  for (std::int64_t token = first_item(); token < r.tokens(); token += item_stride()) {
+    char* out = o.d_logits.data + token / r.T * o.d_logits.batch + token % r.T * o.d_logits.time;
+    for (int m = 0; m < r.M; ++m) {
+      store_element(out + m * o.d_logits.column, o.d_logits.dtype, 0.0f);
+    }
+    if (!o.d_o.data) continue;
+    const std::int64_t first = token * r.slots();
+    float mean = 0;
+    for (int j = 0; j < r.top_k; ++j) mean += r.weight[first + j] * o.d_weight[first + j];
+    for (int j = 0; j < r.top_k; ++j) {
+      store_element(out + r.memory[first + j] * o.d_logits.column, o.d_logits.dtype,
+                    r.weight[first + j] * (o.d_weight[first + j] - mean));
+    }
+  }
+}
+
+__global__ void copy_states_kernel(const __grid_constant__ MomStates s) {
+  std::int64_t items = 1;
+  for (const std::int64_t n : s.shape) items *= n;
+  const int unit = unit_of(s.dtype);
+  for (std::int64_t at = first_item(); at < items; at += item_stride()) {
+    std::int64_t rest = at, offset = 0;
+    for (int a = 4; a >= 0; --a) {
+      offset += rest % s.shape[a] * s.stride[a];
+      rest /= s.shape[a];
+    }
+    if (unit == 4) {
+      reinterpret_cast<float*>(s.to)[at] = reinterpret_cast<const float*>(s.from)[offset];
+    } else {
+      reinterpret_cast<std::uint16_t*>(s.to)[at] =
+          reinterpret_cast<const std::uint16_t*>(s.from)[offset];
+    }
+  }
+}
+
+}  // namespace
+
+cudaError_t gather(const MomFields& f, cudaStream_t stream) {
+  return launch(gather_kernel, dim3(warp_blocks(f.routing.rows())), kBlock, 0, stream, f);
+}
+
+cudaError_t scatter(const MomFields& f, cudaStream_t stream) {
+  if (f.count == 0) return cudaSuccess;
+  const std::int64_t rows = f.routing.tokens() * f.routing.R();
+  return launch(scatter_kernel, dim3(warp_blocks(rows)), kBlock, 0, stream, f);
+}
+
+cudaError_t combine(const MomSum& s, cudaStream_t stream) {
+  const std::int64_t tokens = s.routing.tokens();
+  const dim3 grid(static_cast<unsigned>(tokens < 1 << 20 ? tokens : 1 << 20));
+  const auto start = [&](auto* by_fours, auto* by_ones) {
+    return launch(s.width % 4 == 0 ? by_fours : by_ones, grid, kBlock, 0, stream, s);
+  };
+  switch (s.dtype) {
+    case DType::bf16:
+      return start(combine_kernel<4, DType::bf16>, combine_kernel<1, DType::bf16>);
+    case DType::f16:
+      return start(combine_kernel<4, DType::f16>, combine_kernel<1, DType::f16>);
+    default:
+      return start(combine_kernel<4, DType::f32>, combine_kernel<1, DType::f32>);
+  }
+}
+
+cudaError_t spread(const MomReadOut& r, cudaStream_t stream) {
+  return launch(spread_kernel, dim3(warp_blocks(r.routing.rows())), kBlock, 0, stream, r);
+}
+
+cudaError_t weigh(const MomReadOut& r, cudaStream_t stream) {
+  const std::int64_t tokens = r.routing.tokens();
+  if (r.d_o.data) {
+    const dim3 grid(warp_blocks(tokens * r.routing.top_k));
+    if (const cudaError_t e = launch(weigh_kernel, grid, kBlock, 0, stream, r)) return e;
+  }
+  if (tokens == 0) return cudaSuccess;
+  return launch(logits_kernel, dim3(blocks_for(tokens)), kItemThreads, 0, stream, r);
+}
+
+cudaError_t copy_states(const MomStates& s, cudaStream_t stream) {
+  std::int64_t items = 1;
+  for (const std::int64_t n : s.shape) items *= n;
+  if (items == 0) return cudaSuccess;
+  return launch(copy_states_kernel, dim3(blocks_for(items)), kItemThreads, 0, stream, s);
+}
+
+}  // namespace assay::cuda

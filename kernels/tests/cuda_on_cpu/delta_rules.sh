@@ -1,0 +1,59 @@
+#!/bin/bash
+# The device code of mdn, gdn and delta on small cases that every kernel of them has a part in,
+# wherever it runs: on a GPU, or compiled for the CPU.
+#
+# usage: delta_rules.sh accept|reject|both ASSAY PLUGIN.so
+#
+# `reject` needs a plug-in with faults built in (ASSAY_MDN_FAULTS) and wants each to be found.
+set -u
+mode=$1 assay=$2 plugin=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+bad=0
+
+case_file() {  # NAME, then arguments of gen
+  local name=$1
+  shift
+  "$assay" gen "$@" --out "$work/$name" >/dev/null || exit 2
+}
+judge() {  # what to say, case, model, expected exit
+  "$assay" check --case "$work/$2" --candidate "$plugin" --model "$3" --budget 120s \
+    --time-limit 120 >"$work/out" 2>&1
+  local got=$?
+  if [ $got -eq "$4" ]; then
+    echo "ok      $1"
+  else
+    bad=1
+    echo "FAILED  $1: exit $got, expected $4"
+    tail -n 25 "$work/out"
+  fi
+}
+
+# fp32 of any width, and bf16 on tensor cores: packed, shared heads, a tail, K and V apart.
+case_file mdn mdn --shape B=2,T=70,H=2,K=24,V=16,H.k=1,H.beta=1 --seed 21 --option qk_l2norm=true
+case_file gdn gdn --shape B=1,T=75,H=2,K=9,V=20,cu=0,3,3,75 --seed 22 --log-gates
+case_file delta delta --shape B=1,T=66,H=1,K=130,V=8 --seed 23
+case_file mdn_fast mdn --shape B=1,T=80,H=2,K=64,V=64,H.q=1,H.beta=1 --seed 24 --option qk_l2norm=true --dtype BF16
+case_file gdn_fast gdn --shape B=1,T=130,H=1,K=64,V=128,cu=0,65,65,130 --seed 25 --dtype BF16
+case_file delta_fast delta --shape B=1,T=65,H=1,K=128,V=64 --seed 26 --dtype BF16
+
+if [ "$mode" != reject ]; then
+  for name in mdn gdn delta; do
+    judge "$name in fp32" $name fp32 0
+    judge "$name in bf16 on tensor cores" ${name}_fast bf16 0
+  done
+fi
+if [ "$mode" != accept ]; then
+  for fault in gamma_diagonal_zeroed stale_second_state tail_chunk_decays decay_exclusive \
+    eta_missing_in_state chunk_state_order carry_dropped dbeta_without_carry \
+    dalpha_without_residual dmu_within_chunk dk_single_path final_cotangent_ignored \
+    group_grad_last_head tail_unwritten scale_missing_in_dq; do
+    ASSAY_MDN_FAULT=$fault judge "mdn in fp32 with $fault is rejected" mdn fp32 1
+  done
+  for fault in gamma_diagonal_zeroed stale_second_state tail_chunk_decays decay_exclusive \
+    dbeta_without_carry dalpha_without_residual dk_single_path final_cotangent_ignored \
+    group_grad_last_head scale_missing_in_dq; do
+    ASSAY_MDN_FAULT=$fault judge "mdn in bf16 with $fault is rejected" mdn_fast bf16 1
+  done
+fi
+exit $bad
