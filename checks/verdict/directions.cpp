@@ -57,10 +57,16 @@ std::vector<Direction> directions(const ValidCase& c, const PrecisionModel& mode
         std::find(without.begin(), without.end(), fault->info().id) != without.end();
     if (!left_out && fault->applies(c)) applicable.push_back(fault);
   }
+  double unit = 0;
+  for (const NumberFormat f : {model.operand, model.accumulator, model.state, model.gate}) {
+    unit = std::max(unit, unit_roundoff(f));
+  }
   std::vector<Direction> all(applicable.size());
   parallel_for(static_cast<std::int64_t>(applicable.size()), threads, [&](std::int64_t i) {
     all[i].id = applicable[i]->info().id;
     all[i].is_fault = true;
+    // So much of a fault is what rounding one factor by a few units does.
+    all[i].allowed = 4 * unit;
     // Operands that are rounded alike have the same errors, which is no fault of theirs.
     all[i].rounding = applicable[i]->info().rounding;
     all[i].accuses =

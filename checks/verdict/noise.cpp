@@ -141,6 +141,10 @@ std::vector<Form> possible_forms(const ValidCase& c, const PrecisionModel& model
   return {Form::recurrent};
 }
 
+bool contains_form(const std::vector<Form>& forms, Form form) {
+  return std::find(forms.begin(), forms.end(), form) != forms.end();
+}
+
 /// The format in which a result is handed over.
 NumberFormat result_format(const ValidCase& c, const PrecisionModel& model,
                            const ExpectationRequest& request, const std::string& name) {
@@ -267,6 +271,14 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
       }
     }
     e.independent = independent_errors(e);
+  }
+  if (contains_form(forms, Form::chunk)) {
+    bool overflow = false;
+    for (const auto& [name, e] : expectation) {
+      overflow = overflow || !std::all_of(e.sigma.begin(), e.sigma.end(),
+                                          [](double sigma) { return std::isfinite(sigma); });
+    }
+    for (auto& [name, e] : expectation) e.spoiled = overflow;
   }
   return expectation;
 }

@@ -28,6 +28,9 @@ struct ExpectedTensor {
   /// The lanes are so many groups of equal size, one per form that the candidate may have computed;
   /// σ and every spread are the largest of the groups'.
   int groups = 1;
+  /// Somewhere in the case the formats overflow, and the form multiplies by what it masks: values
+  /// that are not finite say nothing anywhere.
+  bool spoiled = false;
   /// How many independent errors the elements' errors amount to, from the spread of the lanes' sums
   /// of z²: one rounding that reaches all elements is one.
   double independent = 0;

@@ -367,8 +367,12 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
   }
   if (request.diagnose && !request.exact && finite) {
     explain(c, model, expectation, error, request, chunk, verdict);
-    const auto accused = std::find_if(verdict.filters.begin(), verdict.filters.end(),
-                                      [](const FilterResult& r) { return r.accuses; });
+    const auto accused =
+        std::find_if(verdict.filters.begin(), verdict.filters.end(), [](const FilterResult& r) {
+          // A fault has its own size; many times that is no fault.
+          constexpr double kMost = 2;
+          return r.accuses && !(r.is_fault && std::fabs(r.coefficient) > kMost);
+        });
     if (verdict.kind == VerdictKind::pass && accused != verdict.filters.end()) {
       verdict.kind = VerdictKind::inconsistent;
       verdict.sentence = fmt::format(

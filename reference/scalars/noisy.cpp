@@ -34,6 +34,20 @@ void Noisy::add_lasting_noise(double gap) {
   add_noise(std::sqrt(times) * u * magnitude());
 }
 
+void Noisy::add_sum_noise(double term) {
+  const NoiseModel& model = detail::tls_noise.model;
+  const double sum = magnitude(), widest = std::sqrt(std::max(model.steps / 6, 1.0)) * term;
+  const double bound = model.elementwise * std::max(sum, widest);
+  if (bound > model.elementwise * model.largest) return add_noise(bound);
+  // A term that comes again leaves the same error behind while the sum has the same exponent.
+  const std::uint64_t key = std::bit_cast<std::uint64_t>(term) ^
+                            static_cast<std::uint64_t>(std::ilogb(sum == 0 ? 1 : sum)) << 48 ^
+                            detail::tls_noise_extras.cast_seed;
+  const detail::NoiseDraw same = draw_of(key), other(detail::noise_bits());
+  const double size = bound * kUniform + model.tiny;
+  for (int i = 0; i < kLanes; ++i) d[i] += size * (i & 4 ? other[i] : same[i]);
+}
+
 namespace la {
 namespace {
 

@@ -142,6 +142,7 @@ class Noisy {
   /// gap²/u, which may be near a whole number, and that again by gap³/u: the same error may come
   /// n = √(u/gap³) times in a row, which independent errors of √n times the size add up to.
   void add_lasting_noise(double gap);
+  void add_sum_noise(double term);
   /// What is rounded: where values cancel to nothing, the errors that are left.
   double magnitude() const { return std::fabs(v) + std::fabs(d[0]); }
   Noisy&& rounded() && {
@@ -182,7 +183,14 @@ class Noisy {
     return static_cast<Noisy&&>(r).rounded();
   }
   Noisy operator-() const { return combine(-v, -1, *this, 0, *this); }
-  Noisy& operator+=(const Noisy& o) { return *this = *this + o; }
+  /// A sum over tokens, whose order is the kernel's own affair; equal terms are rounded alike.
+  Noisy& operator+=(const Noisy& o) {
+    if (o.is_exact_zero()) return *this;
+    if (is_exact_zero()) return *this = o;
+    *this = combine(v + o.v, 1, *this, 1, o);
+    add_sum_noise(o.magnitude());
+    return *this;
+  }
   Noisy& operator-=(const Noisy& o) { return *this = *this - o; }
   Noisy& operator*=(const Noisy& o) { return *this = *this * o; }
   Noisy& operator/=(const Noisy& o) { return *this = *this / o; }
