@@ -41,6 +41,15 @@ struct RunResult {
   std::map<std::string, DType> stored;  // dtypes of what was handed over, where they are known
   std::vector<HygieneFinding> hygiene;
   double seconds = 0;
+
+  /// An output, or a gradient as "d_<input>"; null when there is none.
+  const std::vector<double>* find(const std::string& name) const {
+    auto found = outputs.find(name);
+    if (found != outputs.end()) return &found->second.data;
+    if (name.rfind("d_", 0) != 0) return nullptr;
+    found = gradients.find(name.substr(2));
+    return found == gradients.end() ? nullptr : &found->second.data;
+  }
 };
 
 struct RunLimits {

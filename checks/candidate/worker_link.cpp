@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,7 +23,8 @@ using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
 constexpr int kProtocol = 1;
-constexpr double kStartSeconds = 120;  // importing a framework and building its caches takes long
+// Importing a framework and building its caches takes longer than a call.
+constexpr double kStartFactor = 2, kShortestStart = 30;
 constexpr int kTickMs = 100;
 constexpr std::size_t kLongestLine = 4 << 20;
 /// With so much of the limit in use, a crash is put down to the lack of memory.
@@ -113,7 +115,7 @@ void WorkerLink::start() {
     }
   }
   const Answer answer =
-      exchange({{"method", "describe"}}, std::max(kStartSeconds, limits_.seconds));
+      exchange({{"method", "describe"}}, std::max(kShortestStart, kStartFactor * limits_.seconds));
   if (answer.status != RunStatus::ran) {
     close();
     throw InputError("the candidate cannot be started: " + answer.detail);
@@ -249,7 +251,7 @@ WorkerLink::Answer WorkerLink::lost() {
   } else if (end.signal == SIGKILL) {
     // The system's own way out of a shortage.
     answer.status = RunStatus::out_of_memory;
-    answer.detail = "killed from outside, most likely for lack of memory";
+    answer.detail = std::string(kKilledFromOutside) + ", most likely for lack of memory";
   }
   answer.detail = with_last_line(answer.detail, *child_);
   close();
@@ -263,6 +265,11 @@ void WorkerLink::close() {
 }
 
 std::string WorkerLink::reply_bytes(std::size_t size) const {
+  // What a worker claims is not believed: memory is taken for what is there.
+  struct stat info {};
+  if (fstat(reply_file_.get(), &info) != 0 || static_cast<std::uint64_t>(info.st_size) < size) {
+    throw InputError("the candidate's tensors are truncated");
+  }
   std::string bytes(size, '\0');
   std::size_t done = 0;
   while (done < size) {

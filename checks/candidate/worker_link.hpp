@@ -13,6 +13,9 @@
 
 namespace assay {
 
+/// In the detail of a call whose child was ended by somebody else's SIGKILL.
+inline constexpr const char* kKilledFromOutside = "killed from outside";
+
 class WorkerLink {
  public:
   struct Answer {

@@ -211,7 +211,7 @@ Command add_check(CLI::App& parent) {
   app->add_option("--case", flags->case_file, "judge this case file only");
   app->add_option("--budget", flags->budget, "time for everything, like 60s or 2m")
       ->capture_default_str();
-  app->add_option("--seed", flags->seed, "seed of the cases")->capture_default_str();
+  add_seed(*app, flags->seed, "seed of the cases");
   app->add_option("--time-limit", flags->time_limit, "seconds after which a call counts as hung")
       ->check([](const std::string& text) {
         const auto seconds = parse_real(text);
@@ -235,7 +235,7 @@ Command add_judge(CLI::App& parent) {
       ->required();
   app->add_option("--case", flags->case_file, "the inputs, when they are not in the same file");
   app->add_option("--model", flags->model, "fp32, tf32, fp16, bf16 or a JSON file");
-  app->add_option("--seed", flags->seed, "seed of the rounding noise")->capture_default_str();
+  add_seed(*app, flags->seed, "seed of the rounding noise");
   add_formats(*app, *flags);
   return {app, [flags, file] {
             flags->candidate = "outputs:" + *file;

@@ -13,6 +13,16 @@
 
 namespace assay::cli {
 
+void add_seed(CLI::App& app, std::uint64_t& seed, const std::string& doc) {
+  app.add_option("--seed", seed, doc)
+      ->check([](const std::string& text) {
+        // CLI11 itself takes -1 for 2^64 - 1.
+        const bool whole = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+        return whole ? std::string() : "a whole number from 0 on is needed";
+      })
+      ->capture_default_str();
+}
+
 void add_threads(CLI::App& app, int& threads) {
   threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   app.add_option("--threads", threads, "threads; the result does not depend on them")

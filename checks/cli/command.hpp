@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -34,6 +35,11 @@ Command add_validation(CLI::App& report);  // below `report`
 Command add_prove(CLI::App& parent);
 Command add_verify_cert(CLI::App& parent);
 Command add_verify(CLI::App& parent);
+Command add_fuzz(CLI::App& parent);
+Command add_replay(CLI::App& parent);
+Command add_shrink(CLI::App& parent);
+Command add_merge(CLI::App& parent);
+Command add_corpus(CLI::App& parent);
 
 /// The command line as it was typed, for reports.
 std::string& invocation();
@@ -43,6 +49,9 @@ double parse_duration(const std::string& text);
 
 /// Adds --threads, by default all cores.
 void add_threads(CLI::App& app, int& threads);
+
+/// Adds --seed, a whole number from 0 on, with the value given as its default.
+void add_seed(CLI::App& app, std::uint64_t& seed, const std::string& doc);
 
 /// Is this a case file rather than the name of an operation?
 bool looks_like_file(const std::string& text);

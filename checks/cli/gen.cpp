@@ -70,7 +70,7 @@ Command add_gen(CLI::App& parent) {
   app->add_flag("--log-gates", request.log_gates,
                 "give gates as logarithms where there is a choice");
   app->add_option("--dtype", flags->dtype, "F64, F32, F16 or BF16")->capture_default_str();
-  app->add_option("--seed", request.seed, "same seed, same bytes")->capture_default_str();
+  add_seed(*app, request.seed, "same seed, same bytes");
   app->add_option("--option", request.options, "option of the operation, name=value");
   app->add_option("--without", request.without, "optional inputs to leave out")->delimiter(',');
   app->add_flag("--no-optional", flags->no_optional, "leave out all optional inputs");

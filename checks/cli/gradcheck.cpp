@@ -96,7 +96,7 @@ Command add_gradcheck(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand("gradcheck", "Verifies the adjoint itself");
   app->add_option("target", flags->target, "operation or case file")->required();
   app->add_option("--checks", flags->checks, "G1,G2,G3,G4; all when not given")->delimiter(',');
-  app->add_option("--seed", flags->seed, "seed of directions and cases")->capture_default_str();
+  add_seed(*app, flags->seed, "seed of directions and cases");
   app->add_option("--budget", flags->budget, "seconds a case may take, 0: any")
       ->check(CLI::NonNegativeNumber);
   app->add_flag("--json", flags->json, "print JSON");

@@ -14,6 +14,7 @@
 #include "checks/output/failure_folder.hpp"
 #include "checks/output/interrupt.hpp"
 #include "reference/case/tensor.hpp"
+#include "reference/case/text.hpp"
 
 namespace {
 
@@ -22,7 +23,8 @@ using namespace assay::cli;
 int complain(std::string text, int code) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   while (!text.empty() && text.back() == ' ') text.pop_back();
-  const std::string line = fmt::format("assay: {}\n", text);
+  // A name out of a hostile file must not steer the terminal.
+  const std::string line = fmt::format("assay: {}\n", assay::printable(text, std::string::npos));
   std::fputs(line.c_str(), stderr);
   return code;
 }
@@ -35,8 +37,9 @@ int run(int argc, char** argv) {
       "Exit: 0 all well, 1 a finding, 2 bad usage or input, 3 could not decide or nothing could "
       "run.");
   const std::vector<Command> commands = {
-      add_list(app),  add_gen(app),    add_eval(app),  add_gradcheck(app),   add_check(app),
-      add_judge(app), add_report(app), add_prove(app), add_verify_cert(app), add_verify(app)};
+      add_list(app),  add_gen(app),    add_eval(app),   add_gradcheck(app),   add_check(app),
+      add_judge(app), add_report(app), add_prove(app),  add_verify_cert(app), add_verify(app),
+      add_fuzz(app),  add_replay(app), add_shrink(app), add_merge(app),       add_corpus(app)};
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -69,7 +69,7 @@ Command add_validation(CLI::App& report) {
   app->add_option("--cases", flags->request.alarm_cases, "cases of correct kernels per model")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
       ->capture_default_str();
-  app->add_option("--seed", flags->request.seed, "seed of the cases")->capture_default_str();
+  add_seed(*app, flags->request.seed, "seed of the cases");
   app->add_flag("--json", flags->json, "print JSON");
   add_threads(*app, flags->request.threads);
   return {app, [flags] { return run_validation(*flags); }};

@@ -405,7 +405,7 @@ Command add_verify(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand(
       "verify", "The main job: every adjoint, every built-in kernel, every sample, one report");
   app->add_option("--samples", flags->samples, "folder of sample cases");
-  app->add_option("--seed", flags->seed, "seed of the gradient checks")->capture_default_str();
+  add_seed(*app, flags->seed, "seed of the gradient checks");
   app->add_option("--html", flags->html, "the page to write; empty: none")->capture_default_str();
   app->add_flag("--json", flags->json, "print JSON");
   add_threads(*app, flags->threads);

@@ -118,7 +118,12 @@ Blame blame(const std::vector<FilterResult>& filters) {
 }
 
 std::vector<FilterResult> matched_filters(const Expectation& expectation, const ErrorTensors& error,
-                                          const std::vector<Direction>& directions, int threads) {
+                                          const std::vector<Direction>& directions,
+                                          const std::vector<std::string>& without, int threads) {
+  std::vector<const Direction*> considered;
+  for (const Direction& d : directions) {
+    if (std::find(without.begin(), without.end(), d.id) == without.end()) considered.push_back(&d);
+  }
   std::map<std::string, std::vector<double>> weight;
   double energy = 0, noise = 0;
   for (const auto& [name, e] : expectation) {
@@ -129,9 +134,9 @@ std::vector<FilterResult> matched_filters(const Expectation& expectation, const 
       noise += weight[name][i] > 0;
     }
   }
-  std::vector<FilterResult> results(directions.size());
-  parallel_for(static_cast<std::int64_t>(directions.size()), threads, [&](std::int64_t i) {
-    results[i] = filter(expectation, weight, error, energy, noise, directions[i]);
+  std::vector<FilterResult> results(considered.size());
+  parallel_for(static_cast<std::int64_t>(considered.size()), threads, [&](std::int64_t i) {
+    results[i] = filter(expectation, weight, error, energy, noise, *considered[i]);
   });
   const auto significant = [](const FilterResult& r) {
     return r.significance() > kFilterThreshold;

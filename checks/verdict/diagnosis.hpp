@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "checks/candidate/candidate.hpp"
 #include "checks/verdict/noise.hpp"
 
 namespace assay {
@@ -65,9 +66,27 @@ inline constexpr double kStructureThreshold = 8, kFilterThreshold = 7;
 std::vector<Direction> directions(const ValidCase& c, const PrecisionModel& model, bool gradients,
                                   int threads, const std::vector<std::string>& without = {});
 
-/// Sorted by explained share among the significant ones, then by significance.
+/// Of all directions but those in `without`, sorted by explained share among the significant ones,
+/// then by significance.
 std::vector<FilterResult> matched_filters(const Expectation& expectation, const ErrorTensors& error,
-                                          const std::vector<Direction>& directions, int threads);
+                                          const std::vector<Direction>& directions,
+                                          const std::vector<std::string>& without, int threads);
+
+/// Elements that are not finite where they should be, by tensor.
+using NonFinite = std::map<std::string, std::vector<std::size_t>>;
+
+/// Faults that, run in the model's arithmetic, overflow in the places `seen`, best agreement first:
+/// at least nine tenths of all places where either does.
+struct OverflowCause {
+  std::string id;
+  double agreement = 0;  // places of both / places of either
+};
+std::vector<OverflowCause> overflow_causes(const ValidCase& c, const PrecisionModel& model,
+                                           const Expectation& expectation, const NonFinite& seen,
+                                           bool gradients,
+                                           const std::vector<std::string>& without = {});
+/// The elements of a result that are not finite where a correct candidate's are.
+NonFinite non_finite(const Expectation& expectation, const RunResult& result);
 
 /// All groups beyond the threshold, strongest first.
 std::vector<StructureFinding> structure(const Expectation& expectation, const ErrorTensors& error,

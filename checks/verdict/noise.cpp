@@ -1,6 +1,7 @@
 #include "checks/verdict/noise.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "reference/oracle/parallel.hpp"
@@ -10,7 +11,23 @@
 namespace assay {
 namespace {
 
-NoiseModel noise_model(const PrecisionModel& m) {
+/// The largest of 64 Gaussian numbers exceeds four times their rms once in 250 times.
+constexpr double kHeavyTail = 4;
+/// Left to other orders and forms, whose intermediates may be larger.
+constexpr double kRangeMargin = 4;
+
+double largest_number(NumberFormat format) {
+  switch (format) {
+    case NumberFormat::fp64:
+      return std::numeric_limits<double>::max();
+    case NumberFormat::fp16:
+      return 65504;
+    default:
+      return std::numeric_limits<float>::max();
+  }
+}
+
+NoiseModel noise_model(const PrecisionModel& m, Form form, double tokens) {
   NoiseModel n;
   n.operand = std::max(unit_roundoff(m.operand), unit_roundoff(m.accumulator));
   n.operand_bits = 1 - static_cast<int>(std::lround(std::log2(2 * unit_roundoff(m.operand))));
@@ -22,6 +39,12 @@ NoiseModel noise_model(const PrecisionModel& m) {
   n.rsqrt_error = m.rsqrt_error;
   // Kernels may flush subnormals of their arithmetic to zero.
   n.tiny = m.accumulator == NumberFormat::fp64 ? 0x1p-1022 : 0x1p-126;
+  for (const NumberFormat format : {m.accumulator, m.state, m.gate}) {
+    n.largest = std::min(n.largest, largest_number(format) / kRangeMargin);
+  }
+  // Within a chunk the order of the tokens is the kernel's own affair.
+  if (form == Form::chunk) n.reorder = std::min<double>(m.chunk, tokens) / 6;
+  n.steps = tokens;
   return n;
 }
 
@@ -31,8 +54,7 @@ NoiseExtras noise_extras(const PrecisionModel& m, std::uint64_t seed) {
   n.cast_seed = (seed + 1) * 0x9e3779b97f4a7c15ULL;
   if (m.operand == NumberFormat::fp16) {
     n.operand_tiny = 0x1p-25;
-    // A quarter of the range is left to other orders and forms, whose intermediates are larger.
-    n.operand_max = 65504.0 / 4;
+    n.operand_max = largest_number(NumberFormat::fp16) / kRangeMargin;
   }
   return n;
 }
@@ -95,17 +117,20 @@ void fill_truth(const ValidCase& c, const RunOptions& run, Expectation& expectat
   }
 }
 
+/// SplitMix64: of [0, 1), good from the first number on whatever the seed.
+double next_uniform(std::uint64_t& state) {
+  std::uint64_t x = state += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+  return static_cast<double>((x ^ x >> 31) >> 11) * 0x1p-53;
+}
+
 /// The forms whose roundings a correct candidate may have.
 std::vector<Form> possible_forms(const ValidCase& c, const PrecisionModel& model) {
   const std::vector<Form>& known = c.schema.forms;
   const auto has = [&](Form form) {
     return std::find(known.begin(), known.end(), form) != known.end();
   };
-  // A plug-in declares one form for all its operations; a mixture may still go step by step.
-  const bool mixture = c.schema.find_option("update") != nullptr;
-  if (model.form == Form::chunk && has(Form::chunk) && mixture) {
-    return {Form::recurrent, Form::chunk};
-  }
   if (model.form_declared) return {has(model.form) ? model.form : Form::recurrent};
   if (has(Form::chunk)) return {Form::recurrent, Form::chunk};
   return {Form::recurrent};
@@ -126,6 +151,28 @@ NumberFormat result_format(const ValidCase& c, const PrecisionModel& model,
   return coarser && unit_roundoff(given) <= unit_roundoff(model.output) ? given : model.final_state;
 }
 
+/// 2 mean²/variance of the lanes' sums of z² are the degrees of freedom of a χ² like them; uniform
+/// errors have more than there are elements.
+double independent_errors(const ExpectedTensor& e) {
+  std::vector<double> sums;
+  for (const std::vector<float>& lane : e.lanes) {
+    double sum = 0;
+    for (std::size_t i = 0; i < lane.size(); ++i) {
+      const double z = e.sigma[i] > 0 && std::isfinite(e.sigma[i]) ? lane[i] / e.sigma[i] : 0;
+      sum += z * z;
+    }
+    sums.push_back(sum);
+  }
+  return -largest_over_groups(e, [&](std::size_t first, std::size_t last) {
+    double sum = 0, squares = 0;
+    for (std::size_t l = first; l < last; ++l) sum += sums[l], squares += sums[l] * sums[l];
+    const double n = static_cast<double>(last - first), mean = sum / n;
+    const double variance = squares / n - mean * mean, most = static_cast<double>(e.truth.size());
+    return -(variance > 0 ? std::clamp(2 * mean * mean / variance, 1.0, std::max(1.0, most))
+                          : most);
+  });
+}
+
 }  // namespace
 
 Expectation expect(const ValidCase& given, const PrecisionModel& model,
@@ -137,11 +184,12 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
   const int runs = request.lanes / Noisy::kLanes;
   const int groups = std::min<int>(runs, static_cast<int>(forms.size()));
   std::vector<Result<Noisy>> results(runs);
-  const NoiseModel noise = noise_model(model);
+  const double tokens = c.sizes.has('T') ? static_cast<double>(c.sizes['T']) : 0;
   parallel_for(runs, request.threads, [&](std::int64_t r) {
-    const NoiseScope scope(noise, request.seed * 1000003 + r);
+    const Form form = forms[r * groups / runs];
+    const NoiseScope scope(noise_model(model, form, tokens), request.seed * 1000003 + r);
     const NoiseExtrasScope more(noise_extras(model, request.seed * 8191 + r));
-    const RunOptions run{forms[r * groups / runs], request.gradients, 1, {}};
+    const RunOptions run{form, request.gradients, 1, {}};
     results[r] = evaluate<Noisy>(lift<Noisy>(c), run);
   });
 
@@ -150,6 +198,10 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
     for_each_tensor(results[r], [&](const std::string& name, const Tensor<Noisy>& t) {
       ExpectedTensor& e = expectation[name];
       e.groups = groups;
+      if (request.lanes_only && r == 0) {
+        e.shape = t.shape;
+        for (const Noisy& x : t.data) e.truth.push_back(x.v);
+      }
       e.lanes.resize(request.lanes);
       for (int lane = 0; lane < Noisy::kLanes; ++lane) {
         std::vector<float>& column = e.lanes[r * Noisy::kLanes + lane];
@@ -167,43 +219,49 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
     e.sigma.resize(e.lanes.empty() ? 0 : e.lanes[0].size());
     for (std::size_t i = 0; i < e.sigma.size(); ++i) {
       e.sigma[i] = largest_over_groups(e, [&](std::size_t first, std::size_t last) {
-        double sum = 0;
+        double sum = 0, most = 0;
         for (std::size_t l = first; l < last; ++l) {
-          sum += static_cast<double>(e.lanes[l][i]) * e.lanes[l][i];
+          const double z = e.lanes[l][i];
+          sum += z * z;
+          most = std::max(most, std::fabs(z));
         }
-        return std::sqrt(sum / static_cast<double>(last - first));
+        const double rms = std::sqrt(sum / static_cast<double>(last - first));
+        // Where few lanes make up most of it (products of errors do that), the scale is theirs.
+        return most > kHeavyTail * rms ? most : rms;
       });
     }
   }
   RunOptions run{Form::recurrent, request.gradients, 1, {}};
   run.threads = request.threads;
   fill_truth(c, run, expectation);
-  std::uint64_t random = request.seed * 0x9e3779b97f4a7c15ULL + 12345;
+  std::uint64_t position = 0;  // among all elements of all tensors
   for (auto& [name, e] : expectation) {
     const NumberFormat format = e.format = result_format(c, model, request, name);
     const double u_out = unit_roundoff(format);
     for (std::size_t i = 0; i < e.sigma.size(); ++i) {
-      // Below the normal range the spacing is absolute; beyond the largest number the rounded
-      // truth is infinite, and so may be the candidate's.
+      // Below the normal range the spacing is absolute.
       const double spacing = std::max(u_out * std::fabs(e.truth[i]), smallest_spacing(format));
       // What no operation touched is a copy, and exact where the format holds it: an unselected
       // memory, the state of an empty sequence.
       const bool copied =
           e.sigma[i] == 0 && e.truth_error[i] == 0 && round_to(format, e.truth[i]) == e.truth[i];
       const double out = copied ? 0 : spacing / std::sqrt(3.0);
-      if (std::isinf(round_to(format, e.truth[i]))) {
-        e.truth[i] = round_to(format, e.truth[i]);
-      }
+      // Values that stay equal to the last rounding are rounded alike, opposite ones oppositely;
+      // in half of the lanes, as a last bit may make the difference.
+      const std::uint64_t base = request.seed * 0x9e3779b97f4a7c15ULL + 12345;
+      const std::uint64_t value = std::bit_cast<std::uint64_t>(std::fabs(e.truth[i])) & ~0xfffULL;
+      std::uint64_t own = base ^ ++position << 20;
+      std::uint64_t alike = e.sigma[i] < spacing ? base ^ value : ~own;
+      const double size = std::copysign(std::sqrt(3.0) * out, e.truth[i]);
       e.sigma[i] = std::hypot(e.sigma[i], out);
-      for (std::vector<float>& lane : e.lanes) {
-        // Uniform, unlike the noise inside, which sums up to something bell-shaped: where this is
-        // all there is, the spread of z² must be right too.
-        random ^= random >> 12, random ^= random << 25, random ^= random >> 27;
-        const double uniform =
-            static_cast<double>((random * 0x2545f4914f6cdd1dULL) >> 11) * 0x1p-52;
-        lane[i] += static_cast<float>((uniform - 1) * std::sqrt(3.0) * out);
+      for (std::size_t l = 0; l < e.lanes.size(); ++l) {
+        // Uniform, as the noise inside is only where there is little of it: where this is all there
+        // is, the spread of z² must be right too.
+        const double uniform = next_uniform(l & 4 ? own : alike);
+        e.lanes[l][i] += static_cast<float>((2 * uniform - 1) * size);
       }
     }
+    e.independent = independent_errors(e);
   }
   return expectation;
 }

@@ -28,6 +28,9 @@ struct ExpectedTensor {
   /// The lanes are so many groups of equal size, one per form that the candidate may have computed;
   /// σ and every spread are the largest of the groups'.
   int groups = 1;
+  /// How many independent errors the elements' errors amount to, from the spread of the lanes' sums
+  /// of z²: one rounding that reaches all elements is one.
+  double independent = 0;
   /// Proved bound of a candidate's error (hard_bound.hpp), or why there is none. `expect` leaves
   /// both empty.
   std::vector<double> hard_bound;
@@ -55,7 +58,7 @@ struct ExpectationRequest {
   /// Dtypes of what a candidate handed over: a final state coarser than the model's is judged as
   /// stored (the storage is the caller's choice, the arithmetic is not).
   std::map<std::string, DType> stored = {};
-  bool lanes_only = false;  // no truth, no σ, no rounding of the results
+  bool lanes_only = false;  // truth in double without a bound, no σ, no rounding of the results
 };
 
 /// Truth by double-double with its error bound (balls where that is too wide), error scale by

@@ -44,9 +44,14 @@ PrecisionModel parse_model(const std::string& file) {
   try {
     json = nlohmann::json::parse(stream);
   } catch (const nlohmann::json::exception& error) {
-    throw InputError(file + ": not JSON: " + error.what());
+    const std::string what = error.what();  // "[json.exception…] reason"
+    throw InputError(file +
+                     ": not JSON: " + what.substr(std::min(what.find("] ") + 2, what.size())));
   }
-  if (!json.is_object()) throw InputError(file + ": a precision model is a JSON object");
+  if (!json.is_object() || json.empty()) {
+    throw InputError(file +
+                     ": a precision model is a JSON object with \"preset\" or other members");
+  }
   PrecisionModel model = json.contains("preset") && json["preset"].is_string()
                              ? preset_model(json["preset"].get<std::string>())
                              : PrecisionModel{};

@@ -5,10 +5,21 @@
 
 namespace assay {
 
+namespace {
+
+/// May a correct candidate return this infinity, because some value near the truth rounds to it?
+bool may_overflow(const ExpectedTensor& expected, std::size_t i, double infinity) {
+  const double reach = expected.truth[i] + std::copysign(kMaxZ * expected.sigma[i], infinity);
+  return round_to(expected.format, reach) == infinity;
+}
+
+}  // namespace
+
 TensorStatistics statistics(const ExpectedTensor& expected, const std::vector<double>& values) {
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
   TensorStatistics s;
   s.elements = static_cast<std::int64_t>(values.size());
+  s.independent = expected.independent > 0 ? expected.independent : static_cast<double>(s.elements);
   s.z.resize(values.size());
   double sum_z2 = 0, sum_e2 = 0, sum_t2 = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -19,7 +30,7 @@ TensorStatistics statistics(const ExpectedTensor& expected, const std::vector<do
       continue;
     }
     double e = value - truth;
-    if (std::isinf(truth) && value == truth) e = 0;
+    if (std::isinf(value) && may_overflow(expected, i, value)) e = 0;
     if (!std::isfinite(e)) {
       s.z[i] = kInfinite;
       if (s.non_finite++ == 0) {

@@ -17,6 +17,7 @@ inline constexpr double kUsualRmsZ = 0.75;
 
 struct TensorStatistics {
   std::int64_t elements = 0;
+  double independent = 0;   // of their errors, see ExpectedTensor
   std::int64_t worst = -1;  // flat index of max |z| (or of the first non-finite element)
   double worst_value = 0, worst_truth = 0;
   double max_z = 0, rms_z = 0;
@@ -31,12 +32,12 @@ struct TensorStatistics {
   std::vector<double> z;
 
   bool within_hard_bound() const { return hard_worst < 0 || hard_ratio <= 1; }
-  /// Written so that NaN fails. The rms of few elements spreads: the bound is 1.3 plus four of its
-  /// standard errors, which for a variance of one are 1/√n.
+  /// Written so that NaN fails. The rms of few independent errors spreads: the bound is 1.3 plus
+  /// four of its standard errors, which for a variance of one are 1/√n.
   bool accepted() const {
     if (elements == 0) return true;
     if (!within_hard_bound()) return false;
-    const double few = 4 / std::sqrt(static_cast<double>(elements));
+    const double few = 4 / std::sqrt(independent);
     return non_finite == 0 && max_z <= kMaxZ && rms_z <= kMaxRmsZ + few;
   }
 };

@@ -11,14 +11,6 @@
 namespace assay {
 namespace {
 
-const std::vector<double>* values_of(const RunResult& result, const std::string& name) {
-  auto found = result.outputs.find(name);
-  if (found != result.outputs.end()) return &found->second.data;
-  if (name.rfind("d_", 0) != 0) return nullptr;
-  found = result.gradients.find(name.substr(2));
-  return found == result.gradients.end() ? nullptr : &found->second.data;
-}
-
 std::string place(const ExpectedTensor& e, std::int64_t flat, std::int64_t chunk) {
   if (flat < 0) return "";
   std::string text;
@@ -123,7 +115,7 @@ void try_sentinels(const ValidCase& c, const PrecisionModel& model, const Expect
 void judge_exactly(const Expectation& expectation, const RunResult& result, std::int64_t chunk,
                    Verdict& verdict) {
   for (const auto& [name, e] : expectation) {
-    const std::vector<double>& values = *values_of(result, name);
+    const std::vector<double>& values = *result.find(name);
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (values[i] == e.truth[i]) continue;
       verdict.kind = VerdictKind::wrong;
@@ -139,9 +131,12 @@ void judge_exactly(const Expectation& expectation, const RunResult& result, std:
 void explain(const ValidCase& c, const PrecisionModel& model, const Expectation& expectation,
              const ErrorTensors& error, const JudgeRequest& request, std::int64_t chunk,
              Verdict& verdict) {
-  const auto all = matched_filters(
-      expectation, error, directions(c, model, request.gradients, request.threads, request.without),
-      request.threads);
+  std::vector<Direction> own;
+  if (!request.known) {
+    own = directions(c, model, request.gradients, request.threads, request.without);
+  }
+  const auto all = matched_filters(expectation, error, request.known ? *request.known : own,
+                                   request.without, request.threads);
   for (const FilterResult& r : all) {
     if (r.significance() > kFilterThreshold) verdict.filters.push_back(r);
   }
@@ -163,6 +158,23 @@ void explain(const ValidCase& c, const PrecisionModel& model, const Expectation&
         fmt::format("effective {} too {} by {:.2e} ± {:.0e} relative ({:.0f} % of the error)",
                     r.id.substr(r.id.find(' ') + 1), r.coefficient < 0 ? "small" : "large",
                     std::fabs(r.coefficient), r.standard_error, share);
+  }
+}
+
+void explain_overflow(const ValidCase& c, const PrecisionModel& model,
+                      const Expectation& expectation, const RunResult& result,
+                      const JudgeRequest& request, Verdict& verdict) {
+  const auto causes = overflow_causes(c, model, expectation, non_finite(expectation, result),
+                                      request.gradients, request.without);
+  if (causes.empty()) return;
+  verdict.cause = fmt::format("{:.0f} % of the places are those of {}", 100 * causes[0].agreement,
+                              causes[0].id);
+  for (const OverflowCause& cause : causes) {
+    if (cause.agreement < causes[0].agreement) break;
+    verdict.blamed.push_back(cause.id);
+    if (verdict.blamed.size() > 1) {
+      verdict.cause += (verdict.blamed.size() == 2 ? "; and of " : ", ") + cause.id;
+    }
   }
 }
 
@@ -305,12 +317,19 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
     judge_exactly(expectation, result, chunk, verdict);
     if (verdict.kind == VerdictKind::wrong) return verdict;
   }
+  for (const auto& [name, dtype] : result.stored) {
+    if (dtype != DType::F64 || model.output == NumberFormat::fp64) continue;
+    verdict.notes.push_back(name + " was handed over as F64, finer than the model's " +
+                            format_name(model.output) + "; its rounding is judged as that of " +
+                            format_name(model.output));
+    break;
+  }
   ErrorTensors error;
   bool accepted = true, finite = true;
   const TensorVerdict* worst = nullptr;
   verdict.tensors.reserve(expectation.size());
   for (const auto& [name, e] : expectation) {
-    const std::vector<double>& values = *values_of(result, name);
+    const std::vector<double>& values = *result.find(name);
     TensorVerdict t{name, e.shape, statistics(e, values), "", e.no_hard_bound};
     t.where = place(e, t.stats.worst, chunk);
     accepted = accepted && t.stats.accepted();
@@ -342,6 +361,9 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
     verdict.sentence =
         fmt::format("{} is off by {:.3g} standard deviations of what {} arithmetic does, at {}",
                     worst->name, worst->stats.max_z, model.name, worst->where);
+  }
+  if (request.diagnose && !request.exact && !finite) {
+    explain_overflow(c, model, expectation, result, request, verdict);
   }
   if (request.diagnose && !request.exact && finite) {
     explain(c, model, expectation, error, request, chunk, verdict);

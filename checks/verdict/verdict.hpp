@@ -66,6 +66,8 @@ struct JudgeRequest {
   std::uint64_t seed = 1;
   bool diagnose = true;                   // false: only accept or reject
   std::vector<std::string> without = {};  // faults not to be considered as causes
+  /// `directions` of the case and model, where the caller has them already.
+  const std::vector<Direction>* known = nullptr;
   /// The exact lattice: bit equality is required, no statistics.
   bool exact = false;
 };

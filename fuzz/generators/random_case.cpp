@@ -1,10 +1,11 @@
 #include "fuzz/generators/random_case.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
+#include "fuzz/generators/own.hpp"
 #include "reference/case/generate.hpp"
-#include "reference/case/random.hpp"
 #include "reference/case/text.hpp"
 
 namespace assay {
@@ -19,32 +20,25 @@ bool chance(Stream& random, int percent) { return random.below(100) < percent; }
 
 class Drawer {
  public:
-  Drawer(const Operation& operation, const PrecisionModel& model, std::uint64_t seed,
-         std::uint64_t index, const CaseLimits& limits)
-      : operation_(operation),
-        schema_(operation.schema(nullptr)),
-        model_(model),
-        limits_(limits),
-        random_(seed * 0x9E3779B97F4A7C15u + index, operation.name()) {
-    request_.op = operation.name();
+  Drawer(const Operation& operation, const PrecisionModel& model, Stream& random,
+         const CaseLimits& limits)
+      : schema_(operation.schema(nullptr)), model_(model), limits_(limits), random_(random) {
+    recipe_.op = operation.name();
+    recipe_.dtype = storage_dtype(model.input);
+    recipe_.chunk = model.chunk;
     // Few enough to be written down, many enough not to repeat.
-    request_.seed = static_cast<std::uint64_t>(random_.below(std::int64_t{1} << 40));
-    request_.dtype = storage_dtype(model.input);
+    recipe_.seed = static_cast<std::uint64_t>(random_.below(std::int64_t{1} << 40));
   }
 
-  RandomCase draw() {
+  RandomRecipe draw() {
     shape();
     gates();
+    vectors();
     optional_inputs();
-    Case data = generate([&](const Case* c) { return operation_.schema(c); }, request_);
-    keys(data);
-    cotangents(data);
-    const Schema schema = operation_.schema(&data);
-    RandomCase out{{validate(std::move(data), schema), "", false}, std::move(classes_)};
-    std::vector<std::string> words;
-    for (const auto& [kind, value] : out.classes) words.push_back(kind + " " + value);
-    out.given.why = join(words, ", ");
-    return out;
+    cotangents();
+    options();
+    if (const OwnGenerator* own = own_generator(recipe_.op)) own->draw(random_, recipe_, classes_);
+    return {std::move(recipe_), std::move(classes_)};
   }
 
  private:
@@ -56,7 +50,7 @@ class Drawer {
 
   std::int64_t length() {
     const std::int64_t C = model_.chunk, most = limits_.tokens;
-    if (chance(random_, 50)) {
+    if (chance(random_, 40)) {
       classes_["length"] = "around the chunk";
       std::vector<std::int64_t> edges;
       for (std::int64_t t : {std::int64_t{0}, std::int64_t{1}, std::int64_t{2}, C - 1, C, C + 1,
@@ -66,32 +60,35 @@ class Drawer {
       return pick(random_, edges);
     }
     classes_["length"] = "any";
-    return 1 + random_.below(most);
+    // Every order of magnitude as often as the next one: short cases are quick, and most bugs fit.
+    return chance(random_, 70) ? 1 + random_.below(1 + most / 8) : 1 + random_.below(most);
   }
 
-  void add(const std::string& part) {
-    request_.shape += (request_.shape.empty() ? "" : ",") + part;
+  void add(const std::string& part) { recipe_.shape += (recipe_.shape.empty() ? "" : ",") + part; }
+
+  void packed() {
+    std::string text = "cu=0";
+    std::int64_t at = 0;
+    const std::int64_t sequences = 1 + random_.below(5);
+    const std::int64_t all = chance(random_, 50) ? 1 + limits_.tokens / 4 : limits_.tokens;
+    for (std::int64_t s = 0; s < sequences; ++s) {
+      const std::int64_t room = all - at;
+      at += chance(random_, 25)   ? 0
+            : chance(random_, 25) ? std::min<std::int64_t>(1, room)
+                                  : random_.below(room + 1);
+      text += "," + std::to_string(at);
+    }
+    add(text);
   }
 
   void shape() {
-    const bool packed = schema_.packable && uses('T') && chance(random_, 25);
-    classes_["layout"] = packed ? "packed" : "batch";
-    if (packed) {
-      std::string text = "cu=0";
-      std::int64_t at = 0;
-      const std::int64_t sequences = 1 + random_.below(5);
-      for (std::int64_t s = 0; s < sequences; ++s) {
-        const std::int64_t room = limits_.tokens - at;
-        at += chance(random_, 25)   ? 0
-              : chance(random_, 25) ? std::min<std::int64_t>(1, room)
-                                    : random_.below(room + 1);
-        text += "," + std::to_string(at);
-      }
-      add(text);
-    } else {
-      if (uses('B')) add("B=" + std::to_string(1 + random_.below(3)));
-      if (uses('T')) add("T=" + std::to_string(length()));
-    }
+    const bool pack = schema_.packable && uses('T') && chance(random_, 25);
+    classes_["layout"] = pack ? "packed" : "batch";
+    const std::int64_t T = !pack && uses('T') ? length() : 0;
+    // Two sequences show what three do; long ones come alone, most of the time.
+    const std::int64_t B = chance(random_, T > 32 ? 75 : 45) ? 1 : 2 + random_.below(2);
+    if (!pack && uses('B')) add("B=" + std::to_string(B));
+    if (!pack && uses('T')) add("T=" + std::to_string(T));
     std::set<char> done = {'B', 'T'};
     for (const DerivedAxis& axis : schema_.derived) done.insert(axis.axis);
     for (const auto& [letter, fixed] : schema_.fixed_axes) done.insert(letter);
@@ -101,10 +98,10 @@ class Drawer {
         if (!done.insert(letter).second) continue;
         std::int64_t n = 1;
         if (letter == schema_.head_axis) {
-          n = heads = pick<std::int64_t>(random_, {1, 2, limits_.heads});
+          n = heads = pick<std::int64_t>(random_, {1, 1, 1, 2, 2, limits_.heads});
         } else if (letter == 'K' || letter == 'V' || letter == 'D' || letter == 'E') {
           n = chance(random_, 20)   ? 1
-              : chance(random_, 30) ? limits_.width
+              : chance(random_, 15) ? limits_.width
                                     : 1 + random_.below(limits_.width);
         } else if (letter == 'M') {
           n = 2 + random_.below(4);  // not fewer than top_k
@@ -114,6 +111,11 @@ class Drawer {
         add(std::string(1, letter) + "=" + std::to_string(n));
       }
     }
+    share_heads(heads);
+    if (pack) packed();  // last: offsets follow one another up to the end of the word
+  }
+
+  void share_heads(std::int64_t heads) {
     classes_["heads"] = "own";
     if (heads == 1 || !chance(random_, 40)) return;
     bool first = true;
@@ -133,78 +135,112 @@ class Drawer {
   void gates() {
     std::vector<std::string> names;
     for (const GatePreset& preset : gate_presets()) names.push_back(preset.name);
-    request_.gates = {pick(random_, names)};
-    classes_["gates"] = request_.gates[0];
-    request_.log_gates = chance(random_, 50);
-    classes_["gate form"] = request_.log_gates ? "logarithms" : "linear";
+    names.push_back("ladder");
+    recipe_.gates = {pick(random_, names)};
+    classes_["gates"] = recipe_.gates[0];
+    recipe_.log_gates = chance(random_, 50);
+    classes_["gate form"] = recipe_.log_gates ? "logarithms" : "linear";
+    if (!chance(random_, 15)) return;
+    // Writing gates at one end of their domain, in all steps.
+    for (const InputSpec& in : schema_.inputs) {
+      const bool writes = in.role == Role::token && in.log_name.empty() && in.domain.lo == 0 &&
+                          std::isfinite(in.domain.hi) && in.domain.hi > 1;
+      if (!writes || (in.optional && recipe_.optional_inputs == false)) continue;
+      const std::int64_t level = random_.below(3);
+      recipe_.gates.push_back(in.name + "=" + std::to_string(level));
+      classes_["constant " + in.name] = std::to_string(level);
+    }
+  }
+
+  void vectors() {
+    recipe_.keys = chance(random_, 45) ? "random" : pick(random_, key_kinds());
+    recipe_.values = chance(random_, 85) ? "random" : pick(random_, value_kinds());
+    classes_["keys"] = recipe_.keys;
+    classes_["values"] = recipe_.values;
+    if (uses('M')) {
+      recipe_.routing = chance(random_, 40) ? "random" : pick(random_, routing_kinds());
+      classes_["routing"] = recipe_.routing;
+    }
   }
 
   void optional_inputs() {
     classes_["optional inputs"] = "all";
-    if (chance(random_, 25)) {
-      request_.optional_inputs = false;
+    // What a range names must be there.
+    if (recipe_.gates.size() == 1 && chance(random_, 25)) {
+      recipe_.optional_inputs = false;
       classes_["optional inputs"] = "none";
     }
+    const bool states = std::any_of(schema_.inputs.begin(), schema_.inputs.end(),
+                                    [](const InputSpec& in) { return in.role == Role::state; });
+    if (!states) return;
+    if (chance(random_, 30)) recipe_.states = chance(random_, 50) ? "zero" : "absent";
+    classes_["states"] = recipe_.optional_inputs ? recipe_.states : "absent";
   }
 
-  /// Degenerate directions: zero, one for all steps, axis-parallel, alternating in sign.
-  void keys(Case& data) {
-    const std::string kind = pick<std::string>(
-        random_, {"random", "random", "random", "zero rows", "repeated", "one-hot", "alternating"});
-    const bool l2norm = std::any_of(schema_.options.begin(), schema_.options.end(),
-                                    [](const OptionSpec& o) { return o.name == "qk_l2norm"; }) &&
-                        data.options.count("qk_l2norm") != 0;
-    classes_["keys"] = kind;
-    if (kind == "random" || (l2norm && kind == "zero rows")) return;
-    for (auto& [name, tensor] : data.tensors) {
-      if (name != "k" && name != "k_mem" && name != "k_shared") continue;
-      if (tensor.shape.empty() || tensor.values.empty()) continue;
-      const std::int64_t width = tensor.shape.back();
-      const std::int64_t rows = static_cast<std::int64_t>(tensor.values.size()) / width;
-      for (std::int64_t r = 0; r < rows; ++r) {
-        double* row = tensor.values.data() + r * width;
-        if (kind == "zero rows") {
-          if (chance(random_, 30)) std::fill(row, row + width, 0.0);
-        } else if (kind == "repeated") {
-          std::copy_n(tensor.values.data(), width, row);
-        } else if (kind == "alternating") {
-          for (std::int64_t i = 0; i < width; ++i) row[i] = tensor.values[i] * (r % 2 ? -1 : 1);
-        } else {
-          std::fill(row, row + width, 0.0);
-          row[random_.below(width)] = chance(random_, 50) ? 1 : -1;
-        }
-      }
-    }
-  }
-
-  void cotangents(Case& data) {
+  void cotangents() {
     std::vector<std::string> names;
-    for (const auto& [name, tensor] : data.tensors) {
-      if (name.rfind("d_", 0) == 0) names.push_back(name);
+    for (const OutputSpec& out : schema_.outputs) {
+      if (!out.integer) names.push_back(out.name);
     }
-    classes_["cotangents"] = "all";
-    if (names.size() < 2 || chance(random_, 60)) return;
+    classes_["cotangents"] = "random";
+    if (names.empty() || chance(random_, 55)) return;
     const std::string kept = pick(random_, names);
     classes_["cotangents"] = "some";
     for (const std::string& name : names) {
-      if (name != kept && chance(random_, 70)) data.tensors.erase(name);
+      if (name != kept && chance(random_, 70)) recipe_.cotangents[name] = "absent";
     }
+    if (!chance(random_, 40)) return;
+    recipe_.cotangents[kept] = "one-hot";
+    classes_["cotangents"] = "one-hot";
   }
 
-  const Operation& operation_;
+  /// Options that have a choice of names or of yes and no; numbers are an operation's own business.
+  void options() {
+    for (const OptionSpec& option : schema_.options) {
+      if (option.name == "chunk" || !chance(random_, 20)) continue;
+      std::string value;
+      if (option.type == OptionType::boolean) value = "true";
+      if (option.type == OptionType::string && !option.choices.empty()) {
+        value = pick(random_, option.choices);
+        recipe_.gates.resize(1);  // another choice may have other gates
+      }
+      if (option.name == "scale") value = pick<std::string>(random_, {"1", "0.5", "-0.25"});
+      if (value.empty()) continue;
+      // The direction of a zero vector is not defined.
+      if (option.name == "qk_l2norm") recipe_.keys = recipe_.values = "random";
+      recipe_.options.push_back(option.name + "=" + value);
+      classes_["option " + option.name] = value;
+    }
+    classes_["keys"] = recipe_.keys;
+    classes_["values"] = recipe_.values;
+  }
+
   const Schema schema_;
   const PrecisionModel& model_;
   const CaseLimits limits_;
-  Stream random_;
-  GenerateRequest request_;
+  Stream& random_;
+  CaseRecipe recipe_;
   CaseClasses classes_;
 };
 
 }  // namespace
 
+RandomRecipe random_recipe(const Operation& operation, const PrecisionModel& model, Stream& random,
+                           const CaseLimits& limits) {
+  return Drawer(operation, model, random, limits).draw();
+}
+
+RandomRecipe random_recipe(const Operation& operation, const PrecisionModel& model,
+                           std::uint64_t seed, std::uint64_t index, const CaseLimits& limits) {
+  Stream random(seed * 0x9E3779B97F4A7C15u + index, operation.name());
+  return random_recipe(operation, model, random, limits);
+}
+
 RandomCase random_case(const Operation& operation, const PrecisionModel& model, std::uint64_t seed,
                        std::uint64_t index, const CaseLimits& limits) {
-  return Drawer(operation, model, seed, index, limits).draw();
+  RandomRecipe drawn = random_recipe(operation, model, seed, index, limits);
+  CheckCase given{build_case(drawn.recipe), recipe_line(drawn.recipe), false};
+  return {std::move(given), std::move(drawn.classes)};
 }
 
 void ClassMix::add(const CaseClasses& classes) {

@@ -1,6 +1,6 @@
 // Random cases of any operation, drawn where kernels go wrong: lengths around the chunk, K != V,
 // head groups, packed sequences with empty ones, gates at the ends of their domain, degenerate
-// keys, absent states and cotangents.
+// keys, absent states and cotangents, router logits far apart or nearly equal.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "checks/verdict/check_cases.hpp"
+#include "fuzz/generators/recipe.hpp"
+#include "reference/case/random.hpp"
 
 namespace assay {
 
@@ -21,12 +23,24 @@ struct CaseLimits {
 /// One value of every class that was drawn: "gates" -> "edge", "layout" -> "packed", …
 using CaseClasses = std::map<std::string, std::string>;
 
+struct RandomRecipe {
+  CaseRecipe recipe;
+  CaseClasses classes;
+};
+
+/// From the schema alone, with the numbers of `random`.
+RandomRecipe random_recipe(const Operation& operation, const PrecisionModel& model, Stream& random,
+                           const CaseLimits& limits = {});
+/// Number `index` of `seed`: the same on every machine, whatever was drawn before.
+RandomRecipe random_recipe(const Operation& operation, const PrecisionModel& model,
+                           std::uint64_t seed, std::uint64_t index, const CaseLimits& limits = {});
+
 struct RandomCase {
   CheckCase given;
   CaseClasses classes;
 };
 
-/// The case number `index` of `seed`: the same on every machine, whatever was drawn before.
+/// The same, made.
 RandomCase random_case(const Operation& operation, const PrecisionModel& model, std::uint64_t seed,
                        std::uint64_t index, const CaseLimits& limits = {});
 
@@ -34,6 +48,9 @@ RandomCase random_case(const Operation& operation, const PrecisionModel& model, 
 class ClassMix {
  public:
   void add(const CaseClasses& classes);
+  void add(const std::string& kind, const std::string& value, std::int64_t count) {
+    counts_[kind][value] += count;
+  }
   const std::map<std::string, std::map<std::string, std::int64_t>>& counts() const {
     return counts_;
   }

@@ -10,8 +10,8 @@
 //   d_g_m = u · S_m^T q     d_q += g_m S_m u     d_S_m += q (g_m u)^T
 //   d_logit_m = g_m (d_g_m - Σ g d_g) for m chosen, 0 otherwise
 //
-// Chunk form, where the update has one: of C tokens, each memory takes those that chose it as a
-// chunk of its own.   [MoM v4, Sec. 3.3]
+// In the chunk form each memory runs the chunk form of its update over those tokens of the chunk
+// that it gets.
 #pragma once
 
 #include <algorithm>
@@ -110,11 +110,10 @@ struct Mom {
     for (const char* name : {"scale", "qk_l2norm", "l2norm_eps"}) {
       s.options.push_back(*inner.find_option(name));
     }
-    if (std::find(inner.forms.begin(), inner.forms.end(), Form::chunk) != inner.forms.end()) {
+    if (inner.find_option("chunk")) {
       s.forms = {Form::recurrent, Form::chunk};
+      s.options.push_back(*inner.find_option("chunk"));
     }
-    s.options.push_back({"chunk", OptionType::integer, OptionValue(std::int64_t{64}),
-                         "chunk length C of the chunk form, where the update has one", 1, 65536});
     s.options.push_back({"top_k", OptionType::integer, OptionValue(std::int64_t{2}),
                          "memories selected per token", 1, 65536});
     s.options.push_back({"update", OptionType::string, OptionValue(std::string("gdn")),
@@ -194,7 +193,7 @@ class MomRecurrence : public Recurrence<Real> {
 
   bool splits_columns() const override { return true; }
 
-  /// One slot per selected memory and one for the shared one; one per memory in the chunk form.
+  /// One slot per selected memory and one for the shared one; of a chunk, one per memory.
   std::int64_t saved_size(const Context<Real>& c, std::int64_t count) const override {
     if (c.form != Form::recurrent) return R_ * update_->chunk_saved_size(c, count);
     return (top_k_ + 1) * update_->saved_size(c);
@@ -202,7 +201,7 @@ class MomRecurrence : public Recurrence<Real> {
 
   void forward(Context<Real>& c, const Block<Real>& x, std::int64_t count, Real* state,
                const Block<Real>& out, Real* saved) const override {
-    if (c.form != Form::recurrent) return chunk(c, x, count, state, out, saved);
+    if (c.form != Form::recurrent) return forward_chunk(c, x, count, state, out, saved);
     const std::int64_t slot = update_->saved_size(c);
     const Routing route = routing(x);
     Real* o = out(0);
@@ -224,7 +223,7 @@ class MomRecurrence : public Recurrence<Real> {
                const Real* state, const Real* saved, const Block<Real>& d_out, Real* d_state,
                const Block<Real>& d_x) const override {
     if (c.form != Form::recurrent) {
-      return chunk_adjoint(c, x, count, state_prev, saved, d_out, d_state, d_x);
+      return adjoint_chunk(c, x, count, state_prev, saved, d_out, d_state, d_x);
     }
     const std::int64_t slot = update_->saved_size(c);
     const Routing route = routing(x);
@@ -320,115 +319,119 @@ class MomRecurrence : public Recurrence<Real> {
     return f;
   }
 
-  // ---- The chunk form --------------------------------------------------------------------------
-
-  /// What one memory is given of a chunk: the inputs of its update, q first, side by side.
-  struct Share {
-    std::vector<std::int64_t> steps, slots;  // of the chunk; of the routing at that step
-    std::vector<std::vector<Real>> storage;
-    std::vector<LocalInput<Real>> inputs;
-    std::int64_t count() const { return static_cast<std::int64_t>(steps.size()); }
+  /// The tokens of a chunk that one memory gets, one behind the other, as the update's own inputs.
+  struct Segment {
+    std::vector<std::int64_t> steps;
+    std::vector<std::size_t> ranks;  // of the memory among the token's memories
+    std::vector<std::vector<Real>> data;
+    std::vector<LocalInput<Real>> inputs;  // q, then the update's
+    std::int64_t size() const { return static_cast<std::int64_t>(steps.size()); }
     Block<Real> block() const { return Block<Real>(&inputs, 0); }
   };
-
-  std::vector<Routing> routings(const Block<Real>& x, std::int64_t count) const {
-    std::vector<Routing> all;
-    for (std::int64_t s = 0; s < count; ++s) all.push_back(routing(x, s));
-    return all;
+  Segment segment(Context<Real>& c, const Block<Real>& x, const std::vector<Routing>& routes,
+                  std::int64_t m) const {
+    Segment g;
+    for (std::size_t s = 0; s < routes.size(); ++s) {
+      const std::vector<std::int64_t>& memories = routes[s].memories;
+      const auto found = std::find(memories.begin(), memories.end(), m);
+      if (found == memories.end()) continue;
+      g.steps.push_back(static_cast<std::int64_t>(s));
+      g.ranks.push_back(found - memories.begin());
+    }
+    g.data.resize(1 + layout_.sources.size());
+    for (std::size_t j = 0; j < g.steps.size(); ++j) {
+      const Block<Real> at = x.from(g.steps[j]);
+      const Fields<Real> f = written(c, at, m, routes[g.steps[j]].weights[g.ranks[j]]);
+      g.data[0].insert(g.data[0].end(), at(Mom::q), at(Mom::q) + c.K);
+      for (std::size_t i = 0; i < layout_.sources.size(); ++i) {
+        const std::int64_t width = source_width(x, i, m);
+        if (layout_.sources[i].param && j > 0) continue;
+        g.data[1 + i].insert(g.data[1 + i].end(), f[i], f[i] + width);
+      }
+    }
+    describe(c, x, m, g);
+    return g;
   }
-
-  std::int64_t width_of(const Block<Real>& x, int input, std::int64_t m) const {
-    if (input == 0) return x.width(Mom::q);
-    const MomLayout::Source& source = layout_.sources[input - 1];
+  /// Zeros of the same layout, for cotangents.
+  Segment cotangents_like(const Context<Real>& c, const Block<Real>& x, std::int64_t m,
+                          const Segment& given) const {
+    Segment g;
+    g.steps = given.steps;
+    for (const std::vector<Real>& data : given.data) g.data.emplace_back(data.size());
+    describe(c, x, m, g);
+    return g;
+  }
+  void describe(const Context<Real>& c, const Block<Real>& x, std::int64_t m, Segment& g) const {
+    g.inputs = {{g.data[0].data(), c.K, true}};
+    for (std::size_t i = 0; i < layout_.sources.size(); ++i) {
+      g.inputs.push_back({g.data[1 + i].data(), source_width(x, i, m), !layout_.sources[i].param});
+    }
+  }
+  std::int64_t source_width(const Block<Real>& x, std::size_t i, std::int64_t m) const {
+    const MomLayout::Source& source = layout_.sources[i];
     if (source.param) return x.width(source.mem);
     return m == M_ ? x.width(source.shared) : x.width(source.mem) / M_;
   }
-
-  /// The rows of input `input` of the update at step s for memory m.
-  Real* row(const Block<Real>& x, int input, std::int64_t m, std::int64_t s) const {
-    return input == 0 ? x(Mom::q, s) : fields(x, m, s)[input - 1];
+  std::vector<Routing> routings(const Block<Real>& x, std::int64_t count) const {
+    std::vector<Routing> routes;
+    for (std::int64_t s = 0; s < count; ++s) routes.push_back(routing(x, s));
+    return routes;
   }
 
-  Share share(const Block<Real>& x, const std::vector<Routing>& routes, std::int64_t m,
-              bool zeros) const {
-    Share out;
-    for (std::size_t s = 0; s < routes.size(); ++s) {
-      for (std::size_t i = 0; i < routes[s].memories.size(); ++i) {
-        if (routes[s].memories[i] != m) continue;
-        out.steps.push_back(static_cast<std::int64_t>(s));
-        out.slots.push_back(static_cast<std::int64_t>(i));
-      }
-    }
-    const int inputs = 1 + static_cast<int>(layout_.sources.size());
-    out.storage.resize(inputs);
-    for (int i = 0; i < inputs; ++i) {
-      const std::int64_t width = width_of(x, i, m);
-      const bool param = i > 0 && layout_.sources[i - 1].param;
-      std::vector<Real>& rows = out.storage[i];
-      rows.assign(width * (param ? 1 : out.count()), Real(0));
-      for (std::int64_t n = 0; !zeros && n < (param ? 1 : out.count()); ++n) {
-        std::copy_n(row(x, i, m, param ? 0 : out.steps[n]), width, rows.data() + n * width);
-      }
-    }
-    for (int i = 0; i < inputs; ++i) {
-      const bool param = i > 0 && layout_.sources[i - 1].param;
-      out.inputs.push_back({out.storage[i].data(), width_of(x, i, m), !param});
-    }
-    return out;
-  }
-
-  void chunk(Context<Real>& c, const Block<Real>& x, std::int64_t count, Real* state,
-             const Block<Real>& out, Real* saved) const {
+  void forward_chunk(Context<Real>& c, const Block<Real>& x, std::int64_t count, Real* state,
+                     const Block<Real>& out, Real* saved) const {
     const std::vector<Routing> routes = routings(x, count);
-    const std::int64_t slot = update_->chunk_saved_size(c, count);
     Real* o = out(0);
     for (std::int64_t j = 0; c.readout && j < count * c.V; ++j) o[j] = 0;
     for (std::int64_t m = 0; m < R_; ++m) {
-      const Share own = share(x, routes, m, false);
-      if (own.count() == 0) continue;
-      std::vector<Real> parts = load(c, state, m), read(own.count() * c.V, Real(0));
-      update_->chunk(c, own.block(), own.count(), parts.data(), c.readout ? read.data() : nullptr,
-                     saved + m * slot);
+      const Segment g = segment(c, x, routes, m);
+      if (g.size() == 0) continue;
+      std::vector<Real> parts = load(c, state, m), read(c.readout ? g.size() * c.V : 0);
+      update_->chunk(c, g.block(), g.size(), parts.data(), c.readout ? read.data() : nullptr,
+                     saved + m * update_->chunk_saved_size(c, count));
       store(c, parts, state, m);
-      for (std::int64_t n = 0; c.readout && n < own.count(); ++n) {
-        la::axpy(c.V, routes[own.steps[n]].weights[own.slots[n]], read.data() + n * c.V,
-                 o + own.steps[n] * c.V);
+      for (std::int64_t j = 0; c.readout && j < g.size(); ++j) {
+        const Real& weight = routes[g.steps[j]].weights[g.ranks[j]];
+        la::axpy(c.V, weight, read.data() + j * c.V, o + g.steps[j] * c.V);
       }
     }
     if (c.readout) la::scale(count * c.V, scale_, o);
   }
 
-  void chunk_adjoint(Context<Real>& c, const Block<Real>& x, std::int64_t count,
+  void adjoint_chunk(Context<Real>& c, const Block<Real>& x, std::int64_t count,
                      const Real* state_prev, const Real* saved, const Block<Real>& d_out,
                      Real* d_state, const Block<Real>& d_x) const {
     const std::vector<Routing> routes = routings(x, count);
     const std::int64_t slot = update_->chunk_saved_size(c, count);
-    std::vector<Real> u(count * c.V, Real(0));
+    std::vector<Real> u(count * c.V);
     la::axpy(count * c.V, scale_, d_out(0), u.data());
-    std::vector<std::vector<Real>> d_weights;
-    for (const Routing& r : routes) d_weights.emplace_back(r.chosen.size(), Real(0));
+    std::vector<std::vector<Real>> d_weights(count);
+    for (std::int64_t s = 0; s < count; ++s) d_weights[s].resize(routes[s].chosen.size());
     for (std::int64_t m = 0; m < R_; ++m) {
-      const Share own = share(x, routes, m, false), d_own = share(x, routes, m, true);
-      if (own.count() == 0) continue;
+      const Segment g = segment(c, x, routes, m);
+      if (g.size() == 0) continue;
       const std::vector<Real> before = load(c, state_prev, m);
-      std::vector<Real> parts = before, d_parts = load(c, d_state, m);
-      std::vector<Real> read(own.count() * c.V, Real(0)), d_read(own.count() * c.V, Real(0));
-      std::vector<Real> again(slot, Real(0));
-      update_->chunk(c, own.block(), own.count(), parts.data(), read.data(), again.data());
-      for (std::int64_t n = 0; n < own.count(); ++n) {
-        const std::int64_t s = own.steps[n], i = own.slots[n];
-        la::axpy(c.V, routes[s].weights[i], u.data() + s * c.V, d_read.data() + n * c.V);
-        if (i >= static_cast<std::int64_t>(d_weights[s].size())) continue;
-        la::dot_add(d_weights[s][i], c.V, u.data() + s * c.V, 1, read.data() + n * c.V, 1);
+      std::vector<Real> after = before, again(slot), read(g.size() * c.V), d_read(g.size() * c.V);
+      update_->chunk(c, g.block(), g.size(), after.data(), read.data(), again.data());
+      for (std::int64_t j = 0; j < g.size(); ++j) {
+        const std::int64_t s = g.steps[j];
+        la::axpy(c.V, routes[s].weights[g.ranks[j]], u.data() + s * c.V, d_read.data() + j * c.V);
+        if (m == M_) continue;
+        la::dot_add(d_weights[s][g.ranks[j]], c.V, u.data() + s * c.V, 1, read.data() + j * c.V, 1);
       }
-      update_->chunk_adjoint(c, own.block(), own.count(), before.data(), saved + m * slot,
-                             d_read.data(), d_parts.data(), d_own.block());
+      std::vector<Real> d_parts = load(c, d_state, m);
+      Segment d = cotangents_like(c, x, m, g);
+      update_->chunk_adjoint(c, g.block(), g.size(), before.data(), saved + m * slot, d_read.data(),
+                             d_parts.data(), d.block());
       store(c, d_parts, d_state, m);
-      for (std::size_t i = 0; i < d_own.inputs.size(); ++i) {
-        const LocalInput<Real>& d = d_own.inputs[i];
-        const int input = static_cast<int>(i);
-        for (std::int64_t n = 0; n < (d.per_token ? own.count() : 1); ++n) {
-          la::axpy(d.width, Real(1), d.at(n), row(d_x, input, m, own.steps[n]));
+      for (std::int64_t j = 0; j < g.size(); ++j) {
+        const std::int64_t s = g.steps[j];
+        const Fields<Real> to = fields(d_x, m, s);
+        for (std::int64_t k = 0; k < c.K; ++k) d_x(Mom::q, s)[k] += d.data[0][j * c.K + k];
+        for (std::size_t i = 0; i < layout_.sources.size(); ++i) {
+          if (layout_.sources[i].param && j > 0) continue;
+          const std::int64_t width = source_width(x, i, m);
+          for (std::int64_t k = 0; k < width; ++k) to[i][k] += d.data[1 + i][j * width + k];
         }
       }
     }

@@ -14,6 +14,26 @@ constinit thread_local NoiseExtras tls_noise_extras;
 
 }  // namespace detail
 
+namespace {
+
+constexpr double kUniform = 0.57735026918962576;  // 1/√3
+
+/// A draw that depends on nothing but `key`.
+detail::NoiseDraw draw_of(std::uint64_t key) {
+  key = (key ^ key >> 29) * 0xbf58476d1ce4e5b9ULL;
+  key = (key ^ key >> 32) * 0x94d049bb133111ebULL;
+  return detail::NoiseDraw(key >> 40);
+}
+
+}  // namespace
+
+void Noisy::add_lasting_noise(double gap) {
+  const NoiseModel& model = detail::tls_noise.model;
+  const double u = model.elementwise;
+  const double times = std::clamp(std::sqrt(u / gap) / gap, 1.0, std::max(1.0, model.steps));
+  add_noise(std::sqrt(times) * u * magnitude());
+}
+
 namespace la {
 namespace {
 
@@ -31,12 +51,11 @@ bool representable(double x, int bits) {
 // its mean is 0 and its mean square 1.
 constexpr double kGains[Noisy::kLanes] = {1, -1, 1.25, -1.25, 0.75, -0.75, 0.935, -0.935};
 
-constexpr double kUniform = 0.57735026918962576;  // 1/√3
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
+/// The error of casting one operand, by lane.
 struct Cast {
-  double size = 0;
-  const double* signs = detail::kNoiseSigns[0];
+  double error[Noisy::kLanes] = {};
 };
 
 /// Different in every run of lanes, the same for all products of one.
@@ -48,7 +67,8 @@ struct Source {
   std::uint64_t random = detail::tls_noise.random;
   NoiseExtras extras = detail::tls_noise_extras;
   // Casts of equal values have equal errors, of opposite values opposite ones: keys that come
-  // again add up.
+  // again add up. But what is equal but for its last bits may be on two sides of a rounding
+  // boundary, and another form casts other values: in half of the lanes all casts are independent.
   std::uint64_t run = detail::tls_noise.model.operand_bits * 0x9e3779b97f4a7c15ULL ^ cast_seed();
   bool casts = model.operand > model.accumulator;
   ~Source() { detail::tls_noise.random = random; }
@@ -56,57 +76,82 @@ struct Source {
   [[gnu::always_inline]] void multiply_add(Noisy& acc, const Noisy& a, const Noisy& b, double sign,
                                            const Cast& cast_a, const Cast& cast_b) {
     const double product = a.v * b.v, u = model.accumulator;
-    const double x = sign * b.v, y = sign * a.v;
     acc.v += sign * product;
-    const double* signs = next_signs();
-    const double variance = product * product * u * u + u * u * acc.v * acc.v;
-    const double wa = x * cast_a.size, wb = y * cast_b.size;
-    const double size = product == 0 ? 0 : kUniform * std::sqrt(variance) + model.tiny;
+    const auto draw = next();
+    const double variance = sum_variance(product, acc.v, model.reorder);
+    double size = product == 0 ? 0 : kUniform * u * std::sqrt(variance) + model.tiny;
+    if (std::fabs(acc.v) > model.largest) size = kInfinite;
     const double shift = -extras.bias * acc.v;
     for (int i = 0; i < Noisy::kLanes; ++i) {
-      acc.d[i] += x * a.d[i] + y * b.d[i] + (size * signs[i] + shift * kGains[i]) +
-                  (wa * cast_a.signs[i] + wb * cast_b.signs[i]);
+      const double da = a.d[i] + cast_a.error[i], db = b.d[i] + cast_b.error[i];
+      acc.d[i] += sign * (b.v * da + (a.v + da) * db) + (size * draw[i] + shift * kGains[i]);
     }
   }
-  [[gnu::always_inline]] const double* next_signs() {
+  [[gnu::always_inline]] detail::NoiseDraw next() {
     random ^= random >> 12;
     random ^= random << 25;
     random ^= random >> 27;
-    return detail::kNoiseSigns[(random * 0x2545f4914f6cdd1dULL) >> 40 & 255];
+    return detail::NoiseDraw((random * 0x2545f4914f6cdd1dULL) >> 40);
   }
-  /// The error of casting one operand: its size, 0 where the cast is exact, and its signs by lane.
-  Cast cast(const Noisy& x) const {
-    if (!casts || x.v == 0) return {};
+  [[gnu::always_inline]] Cast cast(const Noisy& x) {
+    Cast c;
+    if (!casts || x.magnitude() == 0) return c;
     const double size = std::fabs(x.v);
-    if (size > extras.operand_max) return {kInfinite, detail::kNoiseSigns[0]};
-    const bool fine = size * model.operand < extras.operand_tiny;
-    if (!fine && representable(x.v, model.operand_bits)) return {};
+    if (size > extras.operand_max) {
+      std::fill(c.error, c.error + Noisy::kLanes, kInfinite);
+      return c;
+    }
+    const double half = std::max(size * model.operand, extras.operand_tiny);
+    double noise = 0;
+    for (const double d : x.d) noise = std::max(noise, std::fabs(d));
+    if (noise >= size) {
+      // Nothing but errors is left to be cast.
+      const auto draw = next();
+      for (int i = 0; i < Noisy::kLanes; ++i) {
+        c.error[i] = kUniform * model.operand * std::fabs(x.v + x.d[i]) * draw[i];
+      }
+      return c;
+    }
+    if (half > extras.operand_tiny && noise < half && representable(x.v, model.operand_bits)) {
+      // The candidate's value is close to a number of the format and becomes that number: the cast
+      // takes its error away. Another form may not cast it, so half of the lanes keep theirs.
+      for (int i = 0; i < Noisy::kLanes; ++i) c.error[i] = i & 2 ? -x.d[i] : 0;
+      return c;
+    }
     std::uint64_t hash = std::bit_cast<std::uint64_t>(size) ^ run;
-    hash = (hash ^ hash >> 29) * 0xbf58476d1ce4e5b9ULL;
-    hash = (hash ^ hash >> 32) * 0x94d049bb133111ebULL;
-    const double error = kUniform * std::max(size * model.operand, extras.operand_tiny);
-    return {std::copysign(error, x.v), detail::kNoiseSigns[hash >> 40 & 255]};
+    // Two values are equal to the cast while their errors are far below its spacing.
+    if (noise > half / 8) {
+      hash ^= std::bit_cast<std::uint64_t>(x.d[0]) * 0x9e3779b97f4a7c15ULL;
+      hash ^= std::bit_cast<std::uint64_t>(x.d[1]) * 0xc2b2ae3d27d4eb4fULL;
+    }
+    const double error = std::copysign(kUniform * half, x.v);
+    const auto same = draw_of(hash), other = next();
+    for (int i = 0; i < Noisy::kLanes; ++i) c.error[i] = error * (i & 4 ? other[i] : same[i]);
+    return c;
   }
 };
 
-/// One sum of products whose order is the kernel's own affair: its noise is that of the order given
-/// or of the reverse, whichever is larger. With partial sums S_1 … S_n = P these are u² Σ S_i² and
-/// u² Σ (P - S_i)².
+/// One sum of products whose order is the kernel's own affair: its noise is that of the order
+/// given, of the reverse or of a random one, whichever is largest. With partial sums S_0 … S_n = P
+/// of products p these are u² Σ S_i², u² Σ (P - S_i)² and u² times the mean over all orders, (n/3)
+/// P² + ((n + 1)/6) (Σ p² - P²/n), with what was there before as one of the p.
 struct Sum {
-  double products = 0;             // variance of the products
+  double start = 0;                // what was there before
+  double products = 0;             // Σ p²
   double linear = 0, squares = 0;  // Σ S_i, Σ S_i²
   double count = 0;                // of products that are not 0
 
   [[gnu::always_inline]] void add(Noisy& acc, const Noisy& a, const Noisy& b, double sign,
-                                  const Cast& cast_a, const Cast& cast_b, double u) {
-    const double product = a.v * b.v, x = sign * b.v, y = sign * a.v;
+                                  const Cast& cast_a, const Cast& cast_b) {
+    const double product = a.v * b.v;
+    if (count == 0) start = acc.v;
     acc.v += sign * product;
-    const double wa = x * cast_a.size, wb = y * cast_b.size;
     for (int i = 0; i < Noisy::kLanes; ++i) {
-      acc.d[i] += x * a.d[i] + y * b.d[i] + (wa * cast_a.signs[i] + wb * cast_b.signs[i]);
+      const double da = a.d[i] + cast_a.error[i], db = b.d[i] + cast_b.error[i];
+      acc.d[i] += sign * (b.v * da + (a.v + da) * db);
     }
     if (product == 0) return;
-    products += product * product * u * u;
+    products += product * product;
     linear += acc.v;
     squares += acc.v * acc.v;
     count += 1;
@@ -114,13 +159,25 @@ struct Sum {
 
   [[gnu::always_inline]] void finish(Noisy& acc, Source& source) const {
     if (count == 0) return;
-    const double u = source.model.accumulator, total = acc.v;
+    const double u = source.model.accumulator, total = acc.v, n = count + (start != 0);
+    const double left = acc.d[0] * acc.d[0];  // where the products cancel to nothing
     const double reversed = count * total * total - 2 * total * linear + squares;
-    const double variance = products + u * u * std::max(squares, reversed);
-    const double size = kUniform * std::sqrt(variance) + count * source.model.tiny;
+    const double spread = std::max(0.0, products + start * start - total * total / n);
+    const double shuffled = n < 3 ? 0 : n / 3 * total * total + (n + 1) / 6 * spread;
+    const double sums = std::max({squares, reversed, shuffled});
+    const double largest = source.model.largest;
+    const double size =
+        squares > largest * largest
+            ? kInfinite
+            : kUniform * u * std::sqrt(products + sums + left) + count * source.model.tiny;
     const double shift = -source.extras.bias * linear;
-    const double* signs = source.next_signs();
-    for (int i = 0; i < Noisy::kLanes; ++i) acc.d[i] += size * signs[i] + shift * kGains[i];
+    // The same sum of the same products has the same error, in half of the lanes: see cast.
+    const auto other = source.next();
+    const auto same = draw_of(std::bit_cast<std::uint64_t>(std::fabs(total)) ^ source.run);
+    const double signed_size = std::copysign(size, total);
+    for (int i = 0; i < Noisy::kLanes; ++i) {
+      acc.d[i] += signed_size * (i & 4 ? other[i] : same[i]) + shift * kGains[i];
+    }
   }
 };
 
@@ -130,7 +187,7 @@ ASSAY_CLONES void dot(Noisy& acc, long n, const Noisy* x, long incx, const Noisy
   Sum sum;
   for (long i = 0; i < n; ++i) {
     const Noisy &a = x[i * incx], &b = y[i * incy];
-    sum.add(acc, a, b, sign, source.cast(a), source.cast(b), source.model.accumulator);
+    sum.add(acc, a, b, sign, source.cast(a), source.cast(b));
   }
   sum.finish(acc, source);
 }
@@ -144,7 +201,7 @@ ASSAY_CLONES void gemv_t(long rows, long cols, const Noisy* S, const Noisy* x, N
     const Cast cast = source.cast(x[i]);
     for (long j = 0; j < cols; ++j) {
       const Noisy& s = S[i * cols + j];
-      sums[j].add(out[j], s, x[i], sign, source.cast(s), cast, source.model.accumulator);
+      sums[j].add(out[j], s, x[i], sign, source.cast(s), cast);
     }
   }
   for (long j = 0; j < cols; ++j) sums[j].finish(out[j], source);

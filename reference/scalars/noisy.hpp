@@ -1,17 +1,21 @@
-// Noisy: a double that carries, in eight lanes, tangents along random rounding noise.
+// Noisy: a double that carries eight further evaluations of the same formula, each with random
+// rounding noise, as differences from its own.
 //
-// Every operation r = a ∘ b adds to each lane a random ±u|r|/√3, the variance of a rounding error
-// that is uniform in ±u|r|; lanes are independent, and so are operations. The root mean square of
-// the lanes of a result then estimates its standard deviation under the declared arithmetic,
+// Every operation r = a ∘ b adds to each lane a random number uniform in ±u|r|, as rounding does;
+// lanes are independent, and so are operations. The root mean square of the lanes of a result then
+// estimates its standard deviation under the declared arithmetic, to first order
 //
 //   σ² = Σ over rounding sites r of (∂y/∂r)² (u_r |r|)² / 3,
 //
 // for every element at once, gradients included, for the price of a few evaluations in double.
+// Lanes are differences of full evaluations and not tangents: where errors multiply each other, or
+// a function bends within them, they do so here too.
 // The unit roundoffs come from the calling thread's NoiseScope: `operand` for the operands of
 // matrix products (none where the value is representable in that format), `accumulator` for their
 // sums, `elementwise` for everything else. A site's size has the floor `tiny` (underflow).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <concepts>
@@ -30,7 +34,19 @@ struct NoiseModel {
   int operand_bits = 24;  // precision of the operand format, to see what is representable
   double exp_error = 0, tanh_error = 0, softplus_error = 0, rsqrt_error = 0;
   double tiny = 0x1p-149;  // smallest rounding unit of the formats
+  /// Beyond this a format of the arithmetic may overflow: infinite noise.
+  double largest = std::numeric_limits<double>::infinity();
+  /// n/6 for sums of n products that a kernel may take in any order: see sum_variance.
+  double reorder = 0;
+  double steps = 1;  // of the recurrence
 };
+
+/// Variance, in units of u²/3, of adding one product to a running sum that is then `sum`. Taken in
+/// random order, n products p that cancel to little have partial sums of mean square (n/6) p² per
+/// product, however small they are in the order at hand.
+inline double sum_variance(double product, double sum, double reorder) {
+  return product * product + std::max(sum * sum, reorder * product * product);
+}
 
 namespace detail {
 struct NoiseState {
@@ -39,19 +55,42 @@ struct NoiseState {
 };
 extern constinit thread_local NoiseState tls_noise __attribute__((tls_model("initial-exec")));
 
-// Row b holds the signs of the eight bits of b.
-struct NoiseSigns {
-  double row[256][8];
-  constexpr NoiseSigns() : row() {
+// Row b of `sign` holds the signs of the eight bits of b; the rows of `size` are of mean square 1
+// and such that sign · size is uniform in ±√3, strata in random order.
+struct NoiseTables {
+  static constexpr int kSizes = 64;
+  double sign[256][8];
+  double size[kSizes][8];
+  constexpr NoiseTables() : sign(), size() {
     for (int b = 0; b < 256; ++b) {
-      for (int i = 0; i < 8; ++i) row[b][i] = (b >> i & 1) ? 1.0 : -1.0;
+      for (int i = 0; i < 8; ++i) sign[b][i] = (b >> i & 1) ? 1.0 : -1.0;
+    }
+    std::uint64_t random = 88172645463325252u;
+    for (int i = 0; i < 8; ++i) {
+      int order[kSizes] = {};
+      for (int k = 0; k < kSizes; ++k) order[k] = k;
+      for (int k = kSizes - 1; k > 0; --k) {
+        random ^= random << 13, random ^= random >> 7, random ^= random << 17;
+        const auto other = static_cast<int>(random >> 33) % (k + 1);
+        const int swapped = order[k];
+        order[k] = order[other];
+        order[other] = swapped;
+      }
+      for (int k = 0; k < kSizes; ++k) size[k][i] = 1.7320508075688772 * (order[k] + 0.5) / kSizes;
     }
   }
-  constexpr const double* operator[](std::size_t b) const { return row[b]; }
 };
-inline constexpr NoiseSigns kNoiseSigns{};
+inline constexpr NoiseTables kNoise{};
 
-// xorshift64*: eight sign bits per call are taken from the well-mixed high half.
+/// Eight random numbers of mean square 1, one for each lane.
+struct NoiseDraw {
+  const double *sign, *size;
+  explicit NoiseDraw(std::uint64_t bits)
+      : sign(kNoise.sign[bits & 255]), size(kNoise.size[bits >> 8 & (NoiseTables::kSizes - 1)]) {}
+  double operator[](int lane) const { return sign[lane] * size[lane]; }
+};
+
+// xorshift64*: the bits of one draw are taken from the well-mixed high half.
 inline std::uint32_t noise_bits() {
   std::uint64_t& s = tls_noise.random;
   s ^= s >> 12;
@@ -88,15 +127,26 @@ class Noisy {
   template <std::integral Integer>
   Noisy(Integer n) : v(static_cast<double>(n)) {}  // NOLINT: implicit by contract
 
-  /// Adds one rounding site of the given standard deviation times √3.
+  /// Adds one rounding site: uniform in ±bound.
   void add_noise(double bound) {
     constexpr double kUniform = 0.57735026918962576;  // 1/√3
-    const double size = bound * kUniform + detail::tls_noise.model.tiny;
-    const double* sign = detail::kNoiseSigns[detail::noise_bits() & 255];
-    for (int i = 0; i < kLanes; ++i) d[i] += size * sign[i];
+    const NoiseModel& model = detail::tls_noise.model;
+    const double size = bound > model.elementwise * model.largest
+                            ? std::numeric_limits<double>::infinity()
+                            : bound * kUniform + model.tiny;
+    const detail::NoiseDraw draw(detail::noise_bits());
+    for (int i = 0; i < kLanes; ++i) d[i] += size * draw[i];
   }
+  /// The rounding of this = x·(1 ± gap), u < gap < ∛u. A state that a gate near 1 multiplies step
+  /// after step moves by gap/u spacings each time; what is left over after rounding changes by
+  /// gap²/u, which may be near a whole number, and that again by gap³/u: the same error may come
+  /// n = √(u/gap³) times in a row, which independent errors of √n times the size add up to.
+  void add_lasting_noise(double gap);
+  /// What is rounded: where values cancel to nothing, the errors that are left.
+  double magnitude() const { return std::fabs(v) + std::fabs(d[0]); }
   Noisy&& rounded() && {
-    if (v != 0) add_noise(detail::tls_noise.model.elementwise * std::fabs(v));
+    const double size = magnitude();
+    if (size != 0) add_noise(detail::tls_noise.model.elementwise * size);
     return static_cast<Noisy&&>(*this);
   }
 
@@ -111,11 +161,25 @@ class Noisy {
     return combine(a.v - b.v, 1, a, -1, b).rounded();
   }
   friend Noisy operator*(const Noisy& a, const Noisy& b) {
-    return combine(a.v * b.v, b.v, a, a.v, b).rounded();
+    Noisy r;
+    r.v = a.v * b.v;
+    for (int i = 0; i < kLanes; ++i) r.d[i] = b.v * a.d[i] + (a.v + a.d[i]) * b.d[i];
+    const double size = r.magnitude();
+    if (size == 0) return r;
+    const double u = detail::tls_noise.model.elementwise;
+    const double gap = std::min(std::fabs(1 - std::fabs(a.v)), std::fabs(1 - std::fabs(b.v)));
+    if (gap > u && gap * gap * gap < u) {
+      r.add_lasting_noise(gap);
+    } else {
+      r.add_noise(u * size);
+    }
+    return r;
   }
   friend Noisy operator/(const Noisy& a, const Noisy& b) {
-    const double q = a.v / b.v;
-    return combine(q, 1 / b.v, a, -q / b.v, b).rounded();
+    Noisy r;
+    r.v = a.v / b.v;
+    for (int i = 0; i < kLanes; ++i) r.d[i] = (a.d[i] - r.v * b.d[i]) / (b.v + b.d[i]);
+    return static_cast<Noisy&&>(r).rounded();
   }
   Noisy operator-() const { return combine(-v, -1, *this, 0, *this); }
   Noisy& operator+=(const Noisy& o) { return *this = *this + o; }
@@ -147,36 +211,61 @@ struct Functions<Noisy> {
 
   static Noisy exp(const Noisy& x) {
     const double y = std::exp(x.v);
-    return apply(x, y, y, detail::tls_noise.model.exp_error);
+    return apply(x, y, y, 1, model().exp_error, [](double t) { return std::exp(t); });
   }
   static Noisy log(const Noisy& x) {
-    return apply(x, std::log(x.v), 1 / x.v, detail::tls_noise.model.exp_error);
+    return apply(x, std::log(x.v), 1 / x.v, x.v, model().exp_error,
+                 [](double t) { return std::log(t); });
   }
   static Noisy log1p(const Noisy& x) {
-    return apply(x, std::log1p(x.v), 1 / (1 + x.v), detail::tls_noise.model.exp_error);
+    return apply(x, std::log1p(x.v), 1 / (1 + x.v), 1 + x.v, model().exp_error,
+                 [](double t) { return std::log1p(t); });
   }
   static Noisy sqrt(const Noisy& x) {
     const double y = std::sqrt(x.v);
-    return apply(x, y, y == 0 ? 0 : 0.5 / y, detail::tls_noise.model.rsqrt_error);
+    return apply(x, y, y == 0 ? 0 : 0.5 / y, x.v, model().rsqrt_error,
+                 [](double t) { return std::sqrt(std::fmax(t, 0)); });
   }
   static Noisy tanh(const Noisy& x) {
     const double y = std::tanh(x.v);
-    return apply(x, y, 1 - y * y, detail::tls_noise.model.tanh_error);
+    return apply(x, y, 1 - y * y, 1, model().tanh_error, [](double t) { return std::tanh(t); });
   }
   static Noisy sigmoid(const Noisy& x) {
     const double y = D::sigmoid(x.v);
-    return apply(x, y, y * (1 - y), detail::tls_noise.model.exp_error);
+    return apply(x, y, y * (1 - y), 1, model().exp_error, [](double t) { return D::sigmoid(t); });
   }
   static Noisy softplus(const Noisy& x) {
-    return apply(x, D::softplus(x.v), D::sigmoid(x.v), detail::tls_noise.model.softplus_error);
+    return apply(x, D::softplus(x.v), D::sigmoid(x.v), 1, model().softplus_error,
+                 [](double t) { return D::softplus(t); });
   }
   static bool less(const Noisy& a, const Noisy& b) { return a.v < b.v; }
   static bool is_zero(const Noisy& x) { return x.v == 0; }
-  static Noisy max(const Noisy& a, const Noisy& b) { return a.v > b.v ? a : b; }
-  static Noisy clamp(const Noisy& x, const Noisy& lo, const Noisy& hi) {
-    return x.v < lo.v ? lo : x.v > hi.v ? hi : x;
+  static Noisy max(const Noisy& a, const Noisy& b) {
+    Noisy r;
+    r.v = std::max(a.v, b.v);
+    for (int i = 0; i < Noisy::kLanes; ++i) {
+      // Neither difference is lost in the larger value where the order stays.
+      const double x = a.v + a.d[i], y = b.v + b.d[i];
+      r.d[i] = x > y ? (a.v - r.v) + a.d[i] : (b.v - r.v) + b.d[i];
+    }
+    return r;
   }
-  static Noisy heaviside(const Noisy& x) { return x.v > 0 ? 1 : 0; }
+  static Noisy clamp(const Noisy& x, const Noisy& lo, const Noisy& hi) {
+    const Noisy above = x.v < lo.v ? lo : x;
+    Noisy r = hi.v < above.v ? hi : above;
+    for (int i = 0; i < Noisy::kLanes; ++i) {
+      const double t = x.v + x.d[i], low = lo.v + lo.d[i], high = hi.v + hi.d[i];
+      r.d[i] = t < low    ? (lo.v - r.v) + lo.d[i]
+               : t > high ? (hi.v - r.v) + hi.d[i]
+                          : (x.v - r.v) + x.d[i];
+    }
+    return r;
+  }
+  static Noisy heaviside(const Noisy& x) {
+    Noisy r = x.v > 0 ? 1 : 0;
+    for (int i = 0; i < Noisy::kLanes; ++i) r.d[i] = (x.v + x.d[i] > 0 ? 1 : 0) - r.v;
+    return r;
+  }
   static Noisy from_double(double x) {
     Noisy r;
     r.v = x;
@@ -188,22 +277,33 @@ struct Functions<Noisy> {
   static void mul_sub(Noisy& acc, const Noisy& a, const Noisy& b) { add_product(acc, a, b, -1); }
 
  private:
-  static Noisy apply(const Noisy& x, double y, double slope, double error) {
+  static const NoiseModel& model() { return detail::tls_noise.model; }
+  /// y = f(x) with its slope; `bend` is the length over which f bends.
+  template <class F>
+  static Noisy apply(const Noisy& x, double y, double slope, double bend, double error, F f) {
+    constexpr double kStraight = 1e-3;
     Noisy r;
     r.v = y;
-    if (std::isinf(x.v)) return r;  // log gates at -inf: exactly 0, and no tangent
-    for (int i = 0; i < Noisy::kLanes; ++i) r.d[i] = slope * x.d[i];
-    if (y != 0 && y != 1) {
-      r.add_noise(std::max(error, detail::tls_noise.model.elementwise) * std::fabs(y));
+    if (std::isinf(x.v)) return r;  // log gates at -inf: exactly 0, and no noise
+    double most = 0;
+    for (const double d : x.d) most = std::max(most, std::fabs(d));
+    if (most <= kStraight * bend) {
+      for (int i = 0; i < Noisy::kLanes; ++i) r.d[i] = slope * x.d[i];
+    } else {
+      for (int i = 0; i < Noisy::kLanes; ++i) r.d[i] = f(x.v + x.d[i]) - y;
+    }
+    if (r.magnitude() != 0 && y != 1) {
+      r.add_noise(std::max(error, model().elementwise) * r.magnitude());
     }
     return r;
   }
   static void add_product(Noisy& acc, const Noisy& a, const Noisy& b, double sign) {
-    const double product = a.v * b.v, u = detail::tls_noise.model.elementwise;
+    const double product = a.v * b.v, u = model().elementwise;
     acc.v += sign * product;
-    const double x = sign * b.v, y = sign * a.v;
-    for (int i = 0; i < Noisy::kLanes; ++i) acc.d[i] += x * a.d[i] + y * b.d[i];
-    if (product != 0) acc.add_noise(u * std::sqrt(product * product + acc.v * acc.v));
+    for (int i = 0; i < Noisy::kLanes; ++i) {
+      acc.d[i] += sign * (b.v * a.d[i] + (a.v + a.d[i]) * b.d[i]);
+    }
+    if (product != 0) acc.add_noise(u * std::sqrt(sum_variance(product, acc.v, model().reorder)));
   }
 };
 

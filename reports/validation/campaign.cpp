@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <mutex>
+#include <optional>
 
 #include "checks/faults/candidate.hpp"
 #include "checks/faults/fault.hpp"
@@ -48,86 +49,104 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-KillRow try_fault(const Fault& fault, const Operation& operation, const std::string& model_name,
-                  const CampaignRequest& request) {
+/// What all faults of an operation are judged by on one case.
+struct Judged {
+  Expectation expectation;
+  std::map<std::string, DType> stored;  // for results handed over in these dtypes
+};
+
+void try_fault_on(const CheckCase& c, const std::string& id, const PrecisionModel& preset,
+                  const std::vector<Direction>& known, std::optional<Judged>& shared,
+                  JudgeRequest judging, KillRow& row) {
+  const auto candidate = make_fault_candidate(id, preset);
+  const PrecisionModel model = *candidate->info().model;
+  const RunResult result = candidate->run(c.valid, true);
+  if (result.status != RunStatus::ran) return;
+  ++row.cases;
+  if (!shared || shared->stored != result.stored) {
+    shared = Judged{expectation_for(c.valid, model, judging, result), result.stored};
+  }
+  const Expectation& expectation = shared->expectation;
+  judging.known = &known;
+  const Verdict verdict = judge(c.valid, model, result, judging, expectation);
+  // How visible is it at all? Its own direction as the error, without any rounding.
+  const auto direction =
+      std::find_if(known.begin(), known.end(), [&](const Direction& d) { return d.id == id; });
+  if (direction != known.end()) {
+    ErrorTensors error;
+    for (const auto& [name, e] : expectation) {
+      const auto found = direction->d.find(name);
+      error[name] =
+          found != direction->d.end() ? found->second : std::vector<double>(e.truth.size());
+    }
+    const auto seen = matched_filters(expectation, error, {*direction}, {}, 1);
+    row.visible = std::max(row.visible, seen[0].significance());
+  }
+  if (!is_finding(verdict.kind)) return;
+  ++row.killed;
+  if (contains(verdict.blamed, id)) {
+    ++row.named;
+  } else if (!verdict.blamed.empty()) {
+    ++row.wrong;
+  }
+  // The same error as something unknown: neither this fault nor what equals it is considered.
+  JudgeRequest blind = judging;
+  blind.without = verdict.blamed;
+  blind.without.push_back(id);
+  const Verdict unknown = judge(c.valid, model, result, blind, expectation);
+  for (const std::string& other : unknown.blamed) {
+    if (other.rfind("gate ", 0) == 0 || other.rfind("option ", 0) == 0) continue;
+    ++row.misled;
+    break;
+  }
+}
+
+/// Every fault on the first cases that can show it, and on further ones until it is rejected.
+std::vector<KillRow> try_faults(const Operation& operation, const std::string& model_name,
+                                const CampaignRequest& request) {
   PrecisionModel preset = preset_model(model_name);
   preset.chunk = kChunk;
-  KillRow row{fault.info().id, operation.name(), model_name};
-  const auto candidate = make_fault_candidate(fault.info().id, preset);
-  const PrecisionModel model = *candidate->info().model;
+  std::vector<KillRow> rows;
+  for (const Fault* fault : faults())
+    rows.push_back({fault->info().id, operation.name(), model_name});
+  JudgeRequest judging;
+  judging.seed = request.seed;
   for (const CheckCase& c : check_cases(operation, preset, request.seed)) {
-    if (row.cases >= kCasesPerFault && row.killed > 0) break;
-    if (c.exact || !fault.applies(c.valid)) continue;
-    const RunResult result = candidate->run(c.valid, true);
-    if (result.status != RunStatus::ran) continue;
-    ++row.cases;
-    JudgeRequest judging;
-    judging.seed = request.seed;
-    const Expectation expectation = expectation_for(c.valid, model, judging, result);
-    const Verdict verdict = judge(c.valid, model, result, judging, expectation);
-    // How visible is it at all? Its own direction as the error, without any rounding.
-    const auto own = directions(c.valid, model, true, 1);
-    const auto direction = std::find_if(
-        own.begin(), own.end(), [&](const Direction& d) { return d.id == fault.info().id; });
-    if (direction != own.end()) {
-      ErrorTensors error;
-      for (const auto& [name, e] : expectation) {
-        const auto found = direction->d.find(name);
-        error[name] =
-            found != direction->d.end() ? found->second : std::vector<double>(e.truth.size());
-      }
-      const auto seen = matched_filters(expectation, error, {*direction}, 1);
-      row.visible = std::max(row.visible, seen[0].significance());
-    }
-    if (!is_finding(verdict.kind)) continue;
-    ++row.killed;
-    if (contains(verdict.blamed, fault.info().id)) {
-      ++row.named;
-    } else if (!verdict.blamed.empty()) {
-      ++row.wrong;
-    }
-    // The same error as something unknown: neither this fault nor what equals it is considered.
-    JudgeRequest blind = judging;
-    blind.without = verdict.blamed;
-    blind.without.push_back(fault.info().id);
-    const Verdict unknown = judge(c.valid, model, result, blind, expectation);
-    for (const std::string& id : unknown.blamed) {
-      if (id.rfind("gate ", 0) == 0 || id.rfind("option ", 0) == 0) continue;
-      ++row.misled;
-      break;
+    if (c.exact) continue;
+    std::vector<Direction> known;
+    std::optional<Judged> shared;
+    for (std::size_t f = 0; f < rows.size(); ++f) {
+      if (rows[f].cases >= kCasesPerFault && rows[f].killed > 0) continue;
+      if (!faults()[f]->applies(c.valid)) continue;
+      if (known.empty()) known = directions(c.valid, preset, true, 1);
+      try_fault_on(c, rows[f].fault, preset, known, shared, judging, rows[f]);
     }
   }
-  return row;
+  std::erase_if(rows, [](const KillRow& row) { return row.cases == 0; });
+  return rows;
 }
 
 void kills(const CampaignRequest& request, CampaignReport& report) {
-  struct Pair {
-    const Fault* fault;
+  struct Unit {
     const Operation* operation;
     std::string model;
   };
-  std::vector<Pair> pairs;
+  std::vector<Unit> units;
   for (const std::string& model : request.models) {
-    PrecisionModel preset = preset_model(model);
-    preset.chunk = kChunk;
     for (const Operation* operation : operations()) {
       if (!request.operations.empty() && !contains(request.operations, operation->name())) continue;
-      const auto cases = check_cases(*operation, preset, request.seed);
-      for (const Fault* fault : faults()) {
-        const bool shows = std::any_of(cases.begin(), cases.end(), [&](const CheckCase& c) {
-          return !c.exact && fault->applies(c.valid);
-        });
-        if (shows) pairs.push_back({fault, operation, model});
-      }
+      units.push_back({operation, model});
     }
   }
-  std::vector<KillRow> rows(pairs.size());
-  Counter counter(request, "faults", static_cast<std::int64_t>(pairs.size()));
-  parallel_for(static_cast<std::int64_t>(pairs.size()), request.threads, [&](std::int64_t i) {
-    rows[i] = try_fault(*pairs[i].fault, *pairs[i].operation, pairs[i].model, request);
-    counter.done(pairs[i].fault->info().id + " in " + pairs[i].operation->name());
+  std::vector<std::vector<KillRow>> rows(units.size());
+  Counter counter(request, "faults", static_cast<std::int64_t>(units.size()));
+  parallel_for(static_cast<std::int64_t>(units.size()), request.threads, [&](std::int64_t i) {
+    rows[i] = try_faults(*units[i].operation, units[i].model, request);
+    counter.done(units[i].operation->name() + " in " + units[i].model);
   });
-  report.kills = std::move(rows);
+  for (auto& unit : rows) {
+    report.kills.insert(report.kills.end(), unit.begin(), unit.end());
+  }
 }
 
 /// Correct kernels of a model: the built-in ones where they have the format, and the reference in

@@ -1,0 +1,42 @@
+#include "fuzz/campaign/stop_signal.hpp"
+
+namespace assay {
+namespace {
+
+volatile std::sig_atomic_t received_signal = 0;
+
+extern "C" void note_signal(int signal) {
+  if (received_signal != 0) {
+    std::signal(signal, SIG_DFL);
+    std::raise(signal);
+  }
+  received_signal = signal;
+}
+
+void take(int signal, struct sigaction& before) {
+  struct sigaction action {};
+  action.sa_handler = note_signal;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = SA_NODEFER | SA_RESTART;
+  // What the parent wants ignored (nohup, background jobs) stays ignored.
+  if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {
+    sigaction(signal, &action, nullptr);
+  }
+}
+
+}  // namespace
+
+StopSignal::StopSignal() {
+  received_signal = 0;
+  take(SIGINT, interrupt_);
+  take(SIGTERM, terminate_);
+}
+
+StopSignal::~StopSignal() {
+  sigaction(SIGINT, &interrupt_, nullptr);
+  sigaction(SIGTERM, &terminate_, nullptr);
+}
+
+int StopSignal::received() { return received_signal; }
+
+}  // namespace assay
