@@ -108,8 +108,8 @@ std::string check_text(const CheckReport& report) {
   const auto forward_only = std::count_if(report.verdicts.begin(), report.verdicts.end(),
                                           [](const Verdict& v) { return !v.gradients_judged; });
   if (forward_only > 0) {
-    text += fmt::format("gradients were NOT judged in {} case(s): none were asked for or computed\n",
-                        forward_only);
+    text += fmt::format(
+        "gradients were NOT judged in {} case(s): none were asked for or computed\n", forward_only);
   }
   if (report.model_inferred) text += "the precision model was inferred; give --model to set it\n";
   for (const std::string& line : report.skipped) text += "not run: " + line + "\n";

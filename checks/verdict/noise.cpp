@@ -131,6 +131,11 @@ std::vector<Form> possible_forms(const ValidCase& c, const PrecisionModel& model
   const auto has = [&](Form form) {
     return std::find(known.begin(), known.end(), form) != known.end();
   };
+  // A plug-in declares one form for all its operations; a mixture may still go step by step.
+  const bool mixture = c.schema.find_option("update") != nullptr;
+  if (model.form == Form::chunk && has(Form::chunk) && mixture) {
+    return {Form::recurrent, Form::chunk};
+  }
   if (model.form_declared) return {has(model.form) ? model.form : Form::recurrent};
   if (has(Form::chunk)) return {Form::recurrent, Form::chunk};
   return {Form::recurrent};

@@ -156,14 +156,18 @@ void decayed_product_adjoint(const DeltaChunkInputs<Real>& x, const DeltaChunkIn
                              std::int64_t i, std::int64_t j, const Real& d_M, const Real* row,
                              Real* d_row) {
   const std::int64_t K = x.K;
+  if (x.w <= 1) {
+    const Real decayed = x.w == 0 ? d_M : d_M * g.factor(i, j, 0);
+    add_row_of_product(K, decayed, x.k + j * K, d_row + i * K);
+    add_row_of_product(K, decayed, row + i * K, d.k + j * K);
+    for (std::int64_t c = 0; c < K && x.w == 1; ++c) {
+      d_g.add_one(i, j, 0, d_M * row[i * K + c], x.k[j * K + c]);
+    }
+    return;
+  }
   for (std::int64_t c = 0; c < K; ++c) {
     const Real& k = x.k[j * K + c];
     const Real left = d_M * row[i * K + c], right = d_M * k;
-    if (x.w == 0) {
-      d_row[i * K + c] += right;
-      d.k[j * K + c] += left;
-      continue;
-    }
     fn::mul_add(d_row[i * K + c], right, g.factor(i, j, c));
     fn::mul_add(d.k[j * K + c], left, g.factor(i, j, c));
     d_g.add_one(i, j, c, left, k);
@@ -187,10 +191,10 @@ void delta_chunk_backward(const DeltaChunkInputs<Real>& x, const Real* S0, const
     Real* d_E_j = d_E.data() + j * V;
     g.apply(K, n - 1, j, x.k + j * K, t.data());
     la::gemv_t_add(K, V, d_S, t.data(), d_E_j);
-    for (std::int64_t i = j; i < n; ++i) la::axpy(V, W[i * n + j], u + i * V, d_E_j);
+    for (std::int64_t i = j; i < n; ++i) add_row_of_product(V, W[i * n + j], u + i * V, d_E_j);
     for (std::int64_t i = j + 1; i < n; ++i) {
       const Real minus = -L[i * n + j];
-      la::axpy(V, minus, d_r.data() + i * V, d_E_j);
+      add_row_of_product(V, minus, d_r.data() + i * V, d_E_j);
     }
     la::axpy(V, x.beta[j], d_E_j, d_r.data() + j * V);
     la::dot_add(d.beta[j], V, d_E_j, 1, r + j * V, 1);

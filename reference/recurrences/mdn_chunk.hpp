@@ -264,7 +264,7 @@ void mdn_chunk_backward(const MdnChunkInputs<Real>& x, const MdnCoefficients<Rea
     const Real *k_hat_j = k_hat.data() + j * K, *R_j = R + j * V;
     for (std::int64_t i = j; i < n; ++i) {
       const Real weight = W[i * n + j] * c.gamma[i * n + j];
-      la::axpy(V, weight, u + i * V, d_R_j);
+      add_row_of_product(V, weight, u + i * V, d_R_j);
     }
     for (std::int64_t l = 0; l < K; ++l) t[l] = c.gamma[last + j] * k_hat_j[l];
     la::gemv_t_add(K, V, d_S, t.data(), d_R_j);
@@ -287,16 +287,16 @@ void mdn_chunk_backward(const MdnChunkInputs<Real>& x, const MdnCoefficients<Rea
       la::dot_add(d_W, V, u + i * V, 1, R + j * V, 1);
       fn::mul_add(d_c.gamma[i * n + j], d_W, W[i * n + j]);
       d_W *= c.gamma[i * n + j];
-      la::axpy(K, d_W, k_hat.data() + j * K, d.q + i * K);
-      la::axpy(K, d_W, x.q + i * K, d_k_hat.data() + j * K);
+      add_row_of_product(K, d_W, k_hat.data() + j * K, d.q + i * K);
+      add_row_of_product(K, d_W, x.q + i * K, d_k_hat.data() + j * K);
       if (j == i) continue;
       Real d_L = 0, pk = 0;
       la::dot_sub(d_L, V, d_R.data() + i * V, 1, R + j * V, 1);
       la::dot_add(pk, K, p.data() + i * K, 1, k_hat.data() + j * K, 1);
       fn::mul_add(d_c.gamma[(i - c.shift) * n + j], d_L, pk);
       d_L *= c.gamma_shifted(i, j);
-      la::axpy(K, d_L, k_hat.data() + j * K, d_p.data() + i * K);
-      la::axpy(K, d_L, p.data() + i * K, d_k_hat.data() + j * K);
+      add_row_of_product(K, d_L, k_hat.data() + j * K, d_p.data() + i * K);
+      add_row_of_product(K, d_L, p.data() + i * K, d_k_hat.data() + j * K);
     }
   }
   // S_n = ᾱ_n S_0 - b_n M_0 + …,  M_n = μ̄_n M_0 - …
