@@ -1,5 +1,6 @@
 // M²RNN on the device: which kernel runs, the sums over what several units share, and the gate.
 #include "kernels/common/cuda/element.cuh"
+#include "kernels/common/cuda/items.cuh"
 #include "kernels/m2rnn/m2rnn_cuda.hpp"
 #include "kernels/m2rnn/m2rnn_fault.hpp"
 
@@ -7,19 +8,7 @@ namespace assay::cuda {
 
 namespace {
 
-constexpr int kThreads = 256;
-
-unsigned blocks_for(std::int64_t items) {
-  const std::int64_t blocks = (items + kThreads - 1) / kThreads;
-  return static_cast<unsigned>(blocks < 1 ? 1 : blocks > 65536 ? 65536 : blocks);
-}
-
-__device__ __forceinline__ std::int64_t first_item() {
-  return blockIdx.x * static_cast<std::int64_t>(blockDim.x) + threadIdx.x;
-}
-__device__ __forceinline__ std::int64_t item_stride() {
-  return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-}
+constexpr int kThreads = kItemThreads;
 
 }  // namespace
 
@@ -111,20 +100,6 @@ __global__ void finish_y_kernel(const __grid_constant__ M2rnnParams p) {
 }
 
 // ---- Gradients of parameters -------------------------------------------------------------------
-
-/// The sum over the block of one number per thread; in thread 0.
-__device__ double sum_of_block(double x) {
-  __shared__ double parts[kThreads];
-  parts[threadIdx.x] = x;
-  __syncthreads();
-  for (int n = kThreads / 2; n > 0; n /= 2) {
-    if (threadIdx.x < n) parts[threadIdx.x] += parts[threadIdx.x + n];
-    __syncthreads();
-  }
-  x = parts[0];
-  __syncthreads();
-  return x;
-}
 
 /// A block for each element of a fragment row: terms in fixed order, in fp64, since there may be
 /// thousands.

@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "kernels/common/binding.hpp"
+#include "kernels/common/cuda/call_checks.hpp"
 #include "kernels/common/cuda/workspace.hpp"
 #include "kernels/m2rnn/m2rnn_fault.hpp"
 #include "kernels/m2rnn/m2rnn_passes.hpp"
@@ -48,17 +49,6 @@ constexpr cpu::OpSpec kGatedSpec{"m2rnn", kGatedTensors, std::size(kGatedTensors
 constexpr cpu::OpSpec kGateSpec{"m2rnn_gate", kGateTensors, std::size(kGateTensors)};
 
 constexpr std::int64_t kLeastWindowBytes = std::int64_t{16} << 20;
-
-Outcome refuse_fp64(const Call& call) {
-  for (const cpu::ViewList* list :
-       {&call.inputs, &call.outputs, &call.cotangents, &call.gradients}) {
-    for (int i = 0; i < list->count; ++i) {
-      if (list->views[i].dtype != DType::f64) continue;
-      return refuse(Status::unsupported, "tensor '%s': no fp64 on the device", list->views[i].name);
-    }
-  }
-  return {};
-}
 
 int heads_of(const cpu::View* view, const char* axes) {
   const char* at = std::strchr(axes, 'N');

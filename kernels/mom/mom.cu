@@ -167,7 +167,7 @@ __device__ __forceinline__ Four four_cotangents(const MomReadOut& o, const char*
 
 __global__ void __launch_bounds__(kBlock) spread_kernel(const __grid_constant__ MomReadOut o) {
   const Routing& r = o.routing;
-  const int elements = o.H * o.V, unit = unit_of(o.d_o.dtype);
+  const int elements = o.H * o.V, unit = unit_of(o.d_dtype);
   for (std::int64_t at = first_warp(); at < r.rows(); at += warp_stride()) {
     const char* from = cotangent_row(o, at / r.slots());
     char* to = o.d_packed + std::int64_t{r.row[at]} * elements * unit;
@@ -175,10 +175,10 @@ __global__ void __launch_bounds__(kBlock) spread_kernel(const __grid_constant__ 
     for (int i = lane_of_warp(); o.flat && i < elements / 4; i += 32) {
       Four x = four_cotangents(o, from, i);
       for (float& e : x.x) e *= w;
-      store_four(to + 4 * i * unit, o.d_o.dtype, x);
+      store_four(to + 4 * i * unit, o.d_dtype, x);
     }
     for (int i = lane_of_warp(); !o.flat && i < elements; i += 32) {
-      store_element(to + i * unit, o.d_o.dtype, w * cotangent(o, from, i));
+      store_element(to + i * unit, o.d_dtype, w * cotangent(o, from, i));
     }
   }
 }

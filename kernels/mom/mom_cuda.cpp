@@ -387,9 +387,12 @@ void plan_read_out(const Call& call, Plan& plan, Workspace& memory) {
   out.flat = (V == 1 || out.d_o.column == unit) && (b.H == 1 || out.d_o.head == V * unit) &&
              whole(b.H * V * unit) && whole(out.d_o.batch) && whole(out.d_o.time) &&
              whole(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(out.d_o.data)));
-  out.d_packed = memory.take<char>(rows * b.H * V * unit);
+  // fp32 for the same reason: small weights times fp16 leave its range.
+  const bool narrow = d_o->dtype == DType::bf16 && format == DType::bf16;
+  out.d_dtype = narrow ? DType::bf16 : DType::f32;
+  out.d_packed = memory.take<char>(rows * b.H * V * bytes_of(out.d_dtype));
   out.d_weight = memory.take<float>(rows);
-  plan.cotangents.add(plain_view("d_o", out.d_packed, d_o->dtype, {1, rows, b.H, V}));
+  plan.cotangents.add(plain_view("d_o", out.d_packed, out.d_dtype, {1, rows, b.H, V}));
   plan.spreads = true;
 }
 

@@ -64,7 +64,8 @@ struct MomReadOut {
   Strided d_o;        // [B,T,H,V]
   bool flat = false;  // its rows may be read by fours
   int H = 1, V = 0;
-  char* d_packed = nullptr;      // [rows,H,V] of d_o's format: weight times d_o
+  char* d_packed = nullptr;      // [rows,H,V] fp32 or bf16: weight times d_o
+  DType d_dtype = DType::f32;    // of d_packed
   const char* packed = nullptr;  // [rows,H,V]: what was read
   DType dtype = DType::f32;      // of packed
   float* d_weight = nullptr;     // [tokens, slots]
