@@ -40,7 +40,7 @@ void Noisy::add_sum_noise(double term) {
   const double bound = model.elementwise * std::max(sum, widest);
   if (bound > model.elementwise * model.largest) return add_noise(bound);
   // A term that comes again leaves the same error behind while the sum has the same exponent.
-  const std::uint64_t key = std::bit_cast<std::uint64_t>(term) ^
+  const std::uint64_t key = std::bit_cast<std::uint64_t>(term) >> 32 ^
                             static_cast<std::uint64_t>(std::ilogb(sum == 0 ? 1 : sum)) << 48 ^
                             detail::tls_noise_extras.cast_seed;
   const detail::NoiseDraw same = draw_of(key), other(detail::noise_bits());
