@@ -221,6 +221,13 @@ MomField packed_field(const Source& s, const cpu::Binding& b, bool gradient) {
     if (first) f.heads = heads, f.dtype = v->dtype;
     first = false;
   }
+  // What is added up over heads or memories is rounded once, after that.
+  for (const View* v : {s.mem, s.shared}) {
+    if (!gradient || !v) continue;
+    if (s.spec->slot == Slot::q || v->shape[v == s.mem && per_memory ? 3 : 2] != b.H) {
+      f.dtype = DType::f32;
+    }
+  }
   const bool rows = s.spec->axes[std::strlen(s.spec->axes) - 1] != 'H';
   f.width = rows ? static_cast<int>(b.axis(s.spec->axes[3])) : 1;
   f.mem = side_of(sides[0], per_memory, rows, b.H, f);
@@ -352,9 +359,13 @@ void plan_decode(const Call& call, Plan& plan, Workspace& memory) {
 
 // ---- All steps ---------------------------------------------------------------------------------
 
-/// What is read before it is combined: fp32, unless all of it is made of bf16, where the update's
-/// tensor core kernels want to store bf16.
+/// What is read before it is combined: fp32, unless all of it is made of bf16 and of a width for
+/// which the update's tensor core kernels want to store bf16.
 DType read_format(const Plan& plan) {
+  const auto tensor_cores = [](std::int64_t width) { return width == 64 || width == 128; };
+  if (!tensor_cores(plan.binding.axis('K')) || !tensor_cores(plan.binding.axis('V'))) {
+    return DType::f32;
+  }
   for (const MomField& f : plan.gathered.field) {
     if (f.width > 1 && f.dtype != DType::bf16) return DType::f32;
   }
