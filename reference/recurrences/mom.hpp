@@ -110,10 +110,9 @@ struct Mom {
     for (const char* name : {"scale", "qk_l2norm", "l2norm_eps"}) {
       s.options.push_back(*inner.find_option(name));
     }
-    if (inner.find_option("chunk")) {
-      s.forms = {Form::recurrent, Form::chunk};
-      s.options.push_back(*inner.find_option("chunk"));
-    }
+    if (inner.find_option("chunk")) s.forms = {Form::recurrent, Form::chunk};
+    s.options.push_back({"chunk", OptionType::integer, OptionValue(std::int64_t{64}),
+                         "chunk length C of the chunk form, where the update has one", 1, 65536});
     s.options.push_back({"top_k", OptionType::integer, OptionValue(std::int64_t{2}),
                          "memories selected per token", 1, 65536});
     s.options.push_back({"update", OptionType::string, OptionValue(std::string("gdn")),
