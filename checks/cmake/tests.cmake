@@ -47,7 +47,7 @@ set_tests_properties(independent/oracle_self_test independent/make_cases
 
 # The main job itself.
 add_test(NAME house/verify COMMAND assay_program verify)
-set_tests_properties(house/verify PROPERTIES TIMEOUT 900 PROCESSORS 2)
+set_tests_properties(house/verify PROPERTIES TIMEOUT 900 PROCESSORS 2 COST 500)
 
 # The installed package serves a stranger's project.
 if(ASSAY_INSTALL AND NOT ASSAY_SANITIZE)

@@ -36,6 +36,9 @@ case_file delta delta --shape B=1,T=66,H=1,K=130,V=8 --seed 23
 case_file mdn_fast mdn --shape B=1,T=80,H=2,K=64,V=64,H.q=1,H.beta=1 --seed 24 --option qk_l2norm=true --dtype BF16
 case_file gdn_fast gdn --shape B=1,T=130,H=1,K=64,V=128,cu=0,65,65,130 --seed 25 --dtype BF16
 case_file delta_fast delta --shape B=1,T=65,H=1,K=128,V=64 --seed 26 --dtype BF16
+# The smallest that show every fault: a chunk and a tail.
+case_file mdn_small mdn --shape B=1,T=67,H=2,K=24,V=16,H.k=1,H.beta=1 --seed 27 --option qk_l2norm=true
+case_file mdn_small_fast mdn --shape B=1,T=67,H=2,K=64,V=64,H.q=1,H.beta=1 --seed 28 --option qk_l2norm=true --dtype BF16
 
 if [ "$mode" != reject ]; then
   for name in mdn gdn delta; do
@@ -48,12 +51,12 @@ if [ "$mode" != accept ]; then
     eta_missing_in_state chunk_state_order carry_dropped dbeta_without_carry \
     dalpha_without_residual dmu_within_chunk dk_single_path final_cotangent_ignored \
     group_grad_last_head tail_unwritten scale_missing_in_dq; do
-    ASSAY_MDN_FAULT=$fault judge "mdn in fp32 with $fault is rejected" mdn fp32 1
+    ASSAY_MDN_FAULT=$fault judge "mdn in fp32 with $fault is rejected" mdn_small fp32 1
   done
   for fault in gamma_diagonal_zeroed stale_second_state tail_chunk_decays decay_exclusive \
     dbeta_without_carry dalpha_without_residual dk_single_path final_cotangent_ignored \
     group_grad_last_head scale_missing_in_dq; do
-    ASSAY_MDN_FAULT=$fault judge "mdn in bf16 with $fault is rejected" mdn_fast bf16 1
+    ASSAY_MDN_FAULT=$fault judge "mdn in bf16 with $fault is rejected" mdn_small_fast bf16 1
   done
 fi
 exit $bad
