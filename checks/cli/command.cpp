@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <thread>
@@ -16,11 +17,20 @@ namespace assay::cli {
 void add_seed(CLI::App& app, std::uint64_t& seed, const std::string& doc) {
   app.add_option("--seed", seed, doc)
       ->check([](const std::string& text) {
-        // CLI11 itself takes -1 for 2^64 - 1.
-        const bool whole = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
-        return whole ? std::string() : "a whole number from 0 on is needed";
+        // CLI11 itself takes -1 for 2^64 - 1, and so it does what is too large.
+        std::uint64_t number = 0;
+        const char* end = text.data() + text.size();
+        const auto read = std::from_chars(text.data(), end, number);
+        return read.ec == std::errc() && read.ptr == end
+                   ? std::string()
+                   : "a whole number from 0 to 18446744073709551615 is needed";
       })
       ->capture_default_str();
+}
+
+CLI::Validator named_folder() {
+  return CLI::Validator(
+      [](std::string& text) { return text.empty() ? std::string("a name is needed") : ""; }, "");
 }
 
 void add_threads(CLI::App& app, int& threads) {

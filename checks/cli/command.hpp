@@ -53,6 +53,9 @@ void add_threads(CLI::App& app, int& threads);
 /// Adds --seed, a whole number from 0 on, with the value given as its default.
 void add_seed(CLI::App& app, std::uint64_t& seed, const std::string& doc);
 
+/// Refuses "", which an unset variable of a script makes of an option: it would be the root folder.
+CLI::Validator named_folder();
+
 /// Is this a case file rather than the name of an operation?
 bool looks_like_file(const std::string& text);
 

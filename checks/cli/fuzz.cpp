@@ -167,7 +167,9 @@ Command add_fuzz(CLI::App& parent) {
   app->add_option("op", r.operations, "operations (default: all the candidate declares)");
   app->add_option("--candidate", r.candidate.spec, "as for check")->capture_default_str();
   app->add_option("--model", r.candidate.model, "fp32, tf32, fp16, bf16 or a JSON file");
-  app->add_option("--out", r.out, "folder of the campaign")->capture_default_str();
+  app->add_option("--out", r.out, "folder of the campaign")
+      ->check(named_folder())
+      ->capture_default_str();
   app->add_flag("--resume", r.resume, "go on with the campaign in that folder");
   app->add_option("--budget", flags->budget, "time for new cases, like 60s, 2m, 8h; 0: no limit")
       ->capture_default_str();
@@ -225,11 +227,17 @@ Command add_merge(CLI::App& parent) {
   auto flags = std::make_shared<Flags>();
   CLI::App* app = parent.add_subcommand("merge", "Several campaigns as one: shards, other seeds");
   app->add_option("folder", flags->folders, "folders of campaigns")->required();
-  app->add_option("--out", flags->out, "folder to write into")->required();
+  app->add_option("--out", flags->out, "folder to write into")->check(named_folder())->required();
   app->add_option("--json", flags->json, "write the result here too (-: to the terminal)");
-  return {app, [flags] {
-            return finish(merge_campaigns(flags->folders, flags->out), flags->out, flags->json);
-          }};
+  return {
+      app, [flags] {
+        for (const std::string& folder : flags->folders) {
+          std::error_code none;
+          if (!std::filesystem::equivalent(folder, flags->out, none)) continue;
+          throw InputError("--out is '" + flags->out + "', which is one of the campaigns merged");
+        }
+        return finish(merge_campaigns(flags->folders, flags->out), flags->out, flags->json);
+      }};
 }
 
 }  // namespace assay::cli

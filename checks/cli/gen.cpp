@@ -75,7 +75,9 @@ Command add_gen(CLI::App& parent) {
   app->add_option("--without", request.without, "optional inputs to leave out")->delimiter(',');
   app->add_flag("--no-optional", flags->no_optional, "leave out all optional inputs");
   app->add_flag("--no-cotangents", flags->no_cotangents, "leave out the cotangents of outputs");
-  app->add_option("--out", flags->out, "the file to write (safetensors)")->required();
+  app->add_option("--out", flags->out, "the file to write (safetensors)")
+      ->check(named_folder())
+      ->required();
   return {app, [flags] { return run_gen(*flags); }};
 }
 

@@ -96,7 +96,9 @@ Command add_shrink(CLI::App& parent) {
   flags->out = "assay-shrunk";
   CLI::App* app = parent.add_subcommand("shrink", "The smallest case that still fails");
   add_replay_options(*app, *flags);
-  app->add_option("--out", flags->out, "folder to write into")->capture_default_str();
+  app->add_option("--out", flags->out, "folder to write into")
+      ->check(named_folder())
+      ->capture_default_str();
   app->add_option("--steps", flags->steps, "calls of the candidate at most")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();

@@ -160,7 +160,8 @@ constexpr const char* kBoxHelp =
 
 void add_common(CLI::App& app, ReportFlags& flags) {
   app.add_option("--trace", flags.trace, "case file (safetensors) of any length");
-  app.add_option("--out", flags.out, "folder for the page, SVG, CSV and JSON");
+  app.add_option("--out", flags.out, "folder for the page, SVG, CSV and JSON")
+      ->check(named_folder());
   app.add_flag("--png", flags.png, "the figures as PNG too");
   app.add_flag("--pdf", flags.pdf, "the figures as PDF too");
   app.add_flag("--json", flags.json, "print the data as JSON");

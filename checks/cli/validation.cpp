@@ -62,7 +62,7 @@ Command add_validation(CLI::App& report) {
   auto flags = std::make_shared<ValidationFlags>();
   CLI::App* app = report.add_subcommand(
       "validation", "How far the verdict can be trusted: planted faults, correct kernels");
-  app->add_option("--out", flags->out, "folder to write into")->required();
+  app->add_option("--out", flags->out, "folder to write into")->check(named_folder())->required();
   app->add_option("--models", flags->models, "precision models, separated by commas (all)");
   app->add_option("--parts", flags->parts, "kills, alarms, sensitivity (all)");
   app->add_option("--ops", flags->operations, "operations for the planted faults (all)");
