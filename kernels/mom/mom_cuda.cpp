@@ -206,6 +206,12 @@ MomField::Side side_of(const View* view, bool per_memory, int width_axes, std::i
   return side;
 }
 
+/// Widths for which the updates' tensor core kernels read and store bf16, and nothing else.
+bool tensor_core_widths(const cpu::Binding& b) {
+  const auto fits = [](std::int64_t width) { return width == 64 || width == 128; };
+  return fits(b.axis('K')) && fits(b.axis('V'));
+}
+
 /// Heads and format of the packed rows: those of both sides, or all heads and fp32.
 MomField packed_field(const Source& s, const cpu::Binding& b, bool gradient) {
   MomField f;
@@ -221,9 +227,10 @@ MomField packed_field(const Source& s, const cpu::Binding& b, bool gradient) {
     if (first) f.heads = heads, f.dtype = v->dtype;
     first = false;
   }
-  // What is added up over heads or memories is rounded once, after that.
+  // What is added up over heads or memories is rounded once, after that, where it can be.
+  const bool narrow = f.dtype == DType::bf16 && tensor_core_widths(b);
   for (const View* v : {s.mem, s.shared}) {
-    if (!gradient || !v) continue;
+    if (!gradient || !v || narrow) continue;
     if (s.spec->slot == Slot::q || v->shape[v == s.mem && per_memory ? 3 : 2] != b.H) {
       f.dtype = DType::f32;
     }
@@ -362,10 +369,7 @@ void plan_decode(const Call& call, Plan& plan, Workspace& memory) {
 /// What is read before it is combined: fp32, unless all of it is made of bf16 and of a width for
 /// which the update's tensor core kernels want to store bf16.
 DType read_format(const Plan& plan) {
-  const auto tensor_cores = [](std::int64_t width) { return width == 64 || width == 128; };
-  if (!tensor_cores(plan.binding.axis('K')) || !tensor_cores(plan.binding.axis('V'))) {
-    return DType::f32;
-  }
+  if (!tensor_core_widths(plan.binding)) return DType::f32;
   for (const MomField& f : plan.gathered.field) {
     if (f.width > 1 && f.dtype != DType::bf16) return DType::f32;
   }
