@@ -16,8 +16,15 @@
 namespace assay {
 namespace {
 
-std::int64_t chunk_length(const ValidCase& c, Form form) {
-  return form == Form::recurrent ? 1 : option_int(c, "chunk");
+/// Steps that the recurrence is given at once.
+template <class Real>
+std::int64_t block_length(const Recurrence<Real>& recurrence, const ValidCase& c,
+                          const std::vector<Unit>& units, Form form) {
+  if (form == Form::recurrent) return 1;
+  if (!recurrence.chunks_itself()) return option_int(c, "chunk");
+  std::int64_t longest = 1;
+  for (const Unit& u : units) longest = std::max(longest, u.steps);
+  return longest;
 }
 
 /// Walks one unit. States are kept at every ~sqrt(n)-th block of steps, so memory is O(sqrt(T))
@@ -148,7 +155,7 @@ Result<Real> evaluate(const Operation& operation, const Problem<Real>& problem,
   constexpr bool kOneSum = std::is_same_v<Real, Noisy>;
   const bool split = !kOneSum && options.form == Form::recurrent && recurrence.splits_columns();
   const std::vector<Unit> units = make_units(c, split);
-  const std::int64_t stride = chunk_length(c, options.form);
+  const std::int64_t stride = block_length(recurrence, c, units, options.form);
 
   std::int64_t total = 1;
   for (const Unit& u : units) {

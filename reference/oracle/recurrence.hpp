@@ -75,7 +75,7 @@ class Block {
 };
 
 /// A recurrence over scalar Real. `forward` advances `count` steps (1 in the recurrent form, up to
-/// C in a chunk form); `adjoint` is its transpose.
+/// C in a chunk form, or all: chunks_itself); `adjoint` is its transpose.
 ///
 /// Layouts: `state` is the concatenation of the schema's state tensors in order, each with its
 /// local shape (axes without B, S, T, H). `out` likewise holds the outputs that are not final
@@ -115,6 +115,10 @@ class Recurrence {
                                   std::vector<Real>& /*A*/) const {
     return 0;
   }
+
+  /// In the chunk form: does `forward` take whole sequences and make the chunks itself, rather than
+  /// one chunk of C steps at a time?
+  virtual bool chunks_itself() const { return false; }
 
   /// May the value axis V be cut into independent column blocks?
   virtual bool splits_columns() const { return false; }

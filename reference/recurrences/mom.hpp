@@ -10,8 +10,8 @@
 //   d_g_m = u · S_m^T q     d_q += g_m S_m u     d_S_m += q (g_m u)^T
 //   d_logit_m = g_m (d_g_m - Σ g d_g) for m chosen, 0 otherwise
 //
-// In the chunk form each memory runs the chunk form of its update over those tokens of the chunk
-// that it gets.
+// In the chunk form each memory runs the chunk form of its update over its own tokens, C at a time:
+// a kernel packs them so.
 #pragma once
 
 #include <algorithm>
@@ -188,19 +188,22 @@ class MomRecurrence : public Recurrence<Real> {
         normalise_(option_bool(c, "qk_l2norm")),
         M_(c.sizes['M']),
         R_(c.sizes['R']),
-        top_k_(Mom::checked_top_k(c)) {}
+        top_k_(Mom::checked_top_k(c)),
+        chunk_(c.schema.find_option("chunk") ? option_int(c, "chunk") : 1) {}
 
   bool splits_columns() const override { return true; }
 
-  /// One slot per selected memory and one for the shared one; of a chunk, one per memory.
-  std::int64_t saved_size(const Context<Real>& c, std::int64_t count) const override {
-    if (c.form != Form::recurrent) return R_ * update_->chunk_saved_size(c, count);
+  bool chunks_itself() const override { return true; }
+
+  /// One slot per selected memory and one for the shared one. Chunks are computed again.
+  std::int64_t saved_size(const Context<Real>& c, std::int64_t) const override {
+    if (c.form != Form::recurrent) return 0;
     return (top_k_ + 1) * update_->saved_size(c);
   }
 
   void forward(Context<Real>& c, const Block<Real>& x, std::int64_t count, Real* state,
                const Block<Real>& out, Real* saved) const override {
-    if (c.form != Form::recurrent) return forward_chunk(c, x, count, state, out, saved);
+    if (c.form != Form::recurrent) return forward_chunks(c, x, count, state, out);
     const std::int64_t slot = update_->saved_size(c);
     const Routing route = routing(x);
     Real* o = out(0);
@@ -222,7 +225,7 @@ class MomRecurrence : public Recurrence<Real> {
                const Real* state, const Real* saved, const Block<Real>& d_out, Real* d_state,
                const Block<Real>& d_x) const override {
     if (c.form != Form::recurrent) {
-      return adjoint_chunk(c, x, count, state_prev, saved, d_out, d_state, d_x);
+      return adjoint_chunks(c, x, count, state_prev, d_out, d_state, d_x);
     }
     const std::int64_t slot = update_->saved_size(c);
     const Routing route = routing(x);
@@ -318,7 +321,7 @@ class MomRecurrence : public Recurrence<Real> {
     return f;
   }
 
-  /// The tokens of a chunk that one memory gets, one behind the other, as the update's own inputs.
+  /// Up to C tokens that one memory gets, one behind the other, as the update's own inputs.
   struct Segment {
     std::vector<std::int64_t> steps;
     std::vector<std::size_t> ranks;  // of the memory among the token's memories
@@ -327,16 +330,22 @@ class MomRecurrence : public Recurrence<Real> {
     std::int64_t size() const { return static_cast<std::int64_t>(steps.size()); }
     Block<Real> block() const { return Block<Real>(&inputs, 0); }
   };
-  Segment segment(Context<Real>& c, const Block<Real>& x, const std::vector<Routing>& routes,
-                  std::int64_t m) const {
-    Segment g;
+  std::vector<Segment> segments(Context<Real>& c, const Block<Real>& x,
+                                const std::vector<Routing>& routes, std::int64_t m) const {
+    std::vector<Segment> all;
     for (std::size_t s = 0; s < routes.size(); ++s) {
       const std::vector<std::int64_t>& memories = routes[s].memories;
       const auto found = std::find(memories.begin(), memories.end(), m);
       if (found == memories.end()) continue;
-      g.steps.push_back(static_cast<std::int64_t>(s));
-      g.ranks.push_back(found - memories.begin());
+      if (all.empty() || all.back().size() == chunk_) all.emplace_back();
+      all.back().steps.push_back(static_cast<std::int64_t>(s));
+      all.back().ranks.push_back(found - memories.begin());
     }
+    for (Segment& g : all) fill(c, x, routes, m, g);
+    return all;
+  }
+  void fill(Context<Real>& c, const Block<Real>& x, const std::vector<Routing>& routes,
+            std::int64_t m, Segment& g) const {
     g.data.resize(1 + layout_.sources.size());
     for (std::size_t j = 0; j < g.steps.size(); ++j) {
       const Block<Real> at = x.from(g.steps[j]);
@@ -349,7 +358,6 @@ class MomRecurrence : public Recurrence<Real> {
       }
     }
     describe(c, x, m, g);
-    return g;
   }
   /// Zeros of the same layout, for cotangents.
   Segment cotangents_like(const Context<Real>& c, const Block<Real>& x, std::int64_t m,
@@ -377,65 +385,81 @@ class MomRecurrence : public Recurrence<Real> {
     return routes;
   }
 
-  void forward_chunk(Context<Real>& c, const Block<Real>& x, std::int64_t count, Real* state,
-                     const Block<Real>& out, Real* saved) const {
+  void forward_chunks(Context<Real>& c, const Block<Real>& x, std::int64_t count, Real* state,
+                      const Block<Real>& out) const {
     const std::vector<Routing> routes = routings(x, count);
     Real* o = out(0);
     for (std::int64_t j = 0; c.readout && j < count * c.V; ++j) o[j] = 0;
+    std::vector<Real> saved(update_->chunk_saved_size(c, chunk_));
     for (std::int64_t m = 0; m < R_; ++m) {
-      const Segment g = segment(c, x, routes, m);
-      if (g.size() == 0) continue;
-      std::vector<Real> parts = load(c, state, m), read(c.readout ? g.size() * c.V : 0);
-      update_->chunk(c, g.block(), g.size(), parts.data(), c.readout ? read.data() : nullptr,
-                     saved + m * update_->chunk_saved_size(c, count));
-      store(c, parts, state, m);
-      for (std::int64_t j = 0; c.readout && j < g.size(); ++j) {
-        const Real& weight = routes[g.steps[j]].weights[g.ranks[j]];
-        la::axpy(c.V, weight, read.data() + j * c.V, o + g.steps[j] * c.V);
+      std::vector<Real> parts = load(c, state, m);
+      for (const Segment& g : segments(c, x, routes, m)) {
+        std::vector<Real> read(c.readout ? g.size() * c.V : 0);
+        update_->chunk(c, g.block(), g.size(), parts.data(), c.readout ? read.data() : nullptr,
+                       saved.data());
+        for (std::int64_t j = 0; c.readout && j < g.size(); ++j) {
+          const Real& weight = routes[g.steps[j]].weights[g.ranks[j]];
+          la::axpy(c.V, weight, read.data() + j * c.V, o + g.steps[j] * c.V);
+        }
       }
+      store(c, parts, state, m);
     }
     if (c.readout) la::scale(count * c.V, scale_, o);
   }
 
-  void adjoint_chunk(Context<Real>& c, const Block<Real>& x, std::int64_t count,
-                     const Real* state_prev, const Real* saved, const Block<Real>& d_out,
-                     Real* d_state, const Block<Real>& d_x) const {
+  void adjoint_chunks(Context<Real>& c, const Block<Real>& x, std::int64_t count,
+                      const Real* state_prev, const Block<Real>& d_out, Real* d_state,
+                      const Block<Real>& d_x) const {
     const std::vector<Routing> routes = routings(x, count);
-    const std::int64_t slot = update_->chunk_saved_size(c, count);
     std::vector<Real> u(count * c.V);
     la::axpy(count * c.V, scale_, d_out(0), u.data());
     std::vector<std::vector<Real>> d_weights(count);
     for (std::int64_t s = 0; s < count; ++s) d_weights[s].resize(routes[s].chosen.size());
+    std::vector<Real> saved(update_->chunk_saved_size(c, chunk_));
     for (std::int64_t m = 0; m < R_; ++m) {
-      const Segment g = segment(c, x, routes, m);
-      if (g.size() == 0) continue;
-      const std::vector<Real> before = load(c, state_prev, m);
-      std::vector<Real> after = before, again(slot), read(g.size() * c.V), d_read(g.size() * c.V);
-      update_->chunk(c, g.block(), g.size(), after.data(), read.data(), again.data());
-      for (std::int64_t j = 0; j < g.size(); ++j) {
-        const std::int64_t s = g.steps[j];
-        la::axpy(c.V, routes[s].weights[g.ranks[j]], u.data() + s * c.V, d_read.data() + j * c.V);
-        if (m == M_) continue;
-        la::dot_add(d_weights[s][g.ranks[j]], c.V, u.data() + s * c.V, 1, read.data() + j * c.V, 1);
+      const std::vector<Segment> all = segments(c, x, routes, m);
+      std::vector<std::vector<Real>> before = {load(c, state_prev, m)};
+      for (std::size_t n = 0; n + 1 < all.size(); ++n) {
+        std::vector<Real> parts = before.back();
+        update_->chunk(c, all[n].block(), all[n].size(), parts.data(), nullptr, saved.data());
+        before.push_back(std::move(parts));
       }
       std::vector<Real> d_parts = load(c, d_state, m);
-      Segment d = cotangents_like(c, x, m, g);
-      update_->chunk_adjoint(c, g.block(), g.size(), before.data(), saved + m * slot, d_read.data(),
-                             d_parts.data(), d.block());
-      store(c, d_parts, d_state, m);
-      for (std::int64_t j = 0; j < g.size(); ++j) {
-        const std::int64_t s = g.steps[j];
-        const Fields<Real> to = fields(d_x, m, s);
-        for (std::int64_t k = 0; k < c.K; ++k) d_x(Mom::q, s)[k] += d.data[0][j * c.K + k];
-        for (std::size_t i = 0; i < layout_.sources.size(); ++i) {
-          if (layout_.sources[i].param && j > 0) continue;
-          const std::int64_t width = source_width(x, i, m);
-          for (std::int64_t k = 0; k < width; ++k) to[i][k] += d.data[1 + i][j * width + k];
+      for (std::size_t n = all.size(); n-- > 0;) {
+        const Segment& g = all[n];
+        std::vector<Real> after = before[n], read(g.size() * c.V), d_read(g.size() * c.V);
+        update_->chunk(c, g.block(), g.size(), after.data(), read.data(), saved.data());
+        for (std::int64_t j = 0; j < g.size(); ++j) {
+          const std::int64_t s = g.steps[j];
+          la::axpy(c.V, routes[s].weights[g.ranks[j]], u.data() + s * c.V, d_read.data() + j * c.V);
+          if (m == M_) continue;
+          la::dot_add(d_weights[s][g.ranks[j]], c.V, u.data() + s * c.V, 1, read.data() + j * c.V,
+                      1);
         }
+        const Segment d = cotangents_like(c, x, m, g);
+        update_->chunk_adjoint(c, g.block(), g.size(), before[n].data(), saved.data(),
+                               d_read.data(), d_parts.data(), d.block());
+        add_inputs(c, d_x, m, d);
       }
+      store(c, d_parts, d_state, m);
     }
     for (std::int64_t s = 0; s < count; ++s) {
       logits_adjoint(routes[s], x.from(s), d_weights[s], d_x(Mom::router_logits, s));
+    }
+  }
+
+  /// Adds the cotangents of one memory's inputs to those of the tokens.
+  void add_inputs(const Context<Real>& c, const Block<Real>& d_x, std::int64_t m,
+                  const Segment& d) const {
+    for (std::int64_t j = 0; j < d.size(); ++j) {
+      const std::int64_t s = d.steps[j];
+      const Fields<Real> to = fields(d_x, m, s);
+      for (std::int64_t k = 0; k < c.K; ++k) d_x(Mom::q, s)[k] += d.data[0][j * c.K + k];
+      for (std::size_t i = 0; i < layout_.sources.size(); ++i) {
+        if (layout_.sources[i].param && j > 0) continue;
+        const std::int64_t width = source_width(d_x, i, m);
+        for (std::int64_t k = 0; k < width; ++k) to[i][k] += d.data[1 + i][j * width + k];
+      }
     }
   }
 
@@ -483,7 +507,7 @@ class MomRecurrence : public Recurrence<Real> {
   MomLayout layout_;
   Real scale_, eps_;
   bool normalise_;
-  std::int64_t M_, R_, top_k_;
+  std::int64_t M_, R_, top_k_, chunk_;
 };
 
 template <class Real>
