@@ -60,24 +60,28 @@ inline FastWeightFields fast_weight_fields(const Binding& b) {
   return f;
 }
 
-/// x / |x| row by row, in place; keeps the norms. A zero row with eps 0 gives NaN, as 0/0 does.
+/// x / |x| row by row, in place; keeps the norms, in double: squares of the smallest and the
+/// largest numbers of fp32 are beyond its range. A zero row with eps 0 gives NaN, as 0/0 does.
 template <class Real>
-void normalise_rows(std::int64_t rows, std::int64_t K, Real eps, Real* x, Real* norms) {
+void normalise_rows(std::int64_t rows, std::int64_t K, Real eps, Real* x, double* norms) {
   for (std::int64_t r = 0; r < rows; ++r) {
     Real* row = x + r * K;
-    norms[r] = std::sqrt(dot(K, row, row) + eps);
-    const Real inverse = Real(1) / norms[r];
-    for (std::int64_t i = 0; i < K; ++i) row[i] *= inverse;
+    double sum = eps;
+    for (std::int64_t i = 0; i < K; ++i) sum += double{row[i]} * double{row[i]};
+    norms[r] = std::sqrt(sum);
+    const double inverse = 1 / norms[r];
+    for (std::int64_t i = 0; i < K; ++i) row[i] = static_cast<Real>(row[i] * inverse);
   }
 }
 /// d_x = (d_y - y (y . d_y)) / n, in place of d_y.
 template <class Real>
-void normalise_rows_adjoint(std::int64_t rows, std::int64_t K, const Real* y, const Real* norms,
+void normalise_rows_adjoint(std::int64_t rows, std::int64_t K, const Real* y, const double* norms,
                             Real* d) {
   for (std::int64_t r = 0; r < rows; ++r) {
-    const Real along = dot(K, y + r * K, d + r * K), inverse = Real(1) / norms[r];
+    const Real along = dot(K, y + r * K, d + r * K);
+    const double inverse = 1 / norms[r];
     for (std::int64_t i = 0; i < K; ++i) {
-      d[r * K + i] = (d[r * K + i] - y[r * K + i] * along) * inverse;
+      d[r * K + i] = static_cast<Real>((d[r * K + i] - y[r * K + i] * along) * inverse);
     }
   }
 }
@@ -94,7 +98,7 @@ template <class Real>
 struct Prepared {
   FastWeightRows<Real> rows;
   const Real* given_k = nullptr;  // before normalisation, with q_correction
-  const Real *q_norms = nullptr, *k_norms = nullptr;
+  const double *q_norms = nullptr, *k_norms = nullptr;
 };
 
 template <class Real>
@@ -136,7 +140,7 @@ class FastWeightInputs {
       axpy(n * K_, -*x.data[f_.q_correction], r.k, r.q);
     }
     if (!normalise_) return done;
-    Real* norms = arena.take<Real>(n * (1 + J_));
+    auto* norms = arena.take<double>(n * (1 + J_));
     done.q_norms = norms;
     normalise_rows(n, K_, eps_, r.q, norms);
     if (f_.k < 0) return done;

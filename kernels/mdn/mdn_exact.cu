@@ -18,7 +18,8 @@ constexpr int kPitch = kChunk + 1;
 struct ChunkMemory {
   float gamma[kChunk][kPitch], m[kChunk][kPitch];
   float QK[kChunk][kPitch], KK[kChunk][kPitch], W[kChunk][kPitch], L[kChunk][kPitch];
-  float alpha[kChunk], mu[kChunk], beta[kChunk], eta[kChunk], q_norm[kChunk], k_norm[kChunk];
+  float alpha[kChunk], mu[kChunk], beta[kChunk], eta[kChunk];
+  double q_norm[kChunk], k_norm[kChunk];
   float alpha_bar[kPitch], mu_bar[kPitch], b[kPitch];  // entry i + 1 belongs to step i
 };
 struct GradientMemory {
@@ -108,13 +109,16 @@ struct Exact {
     }
   }
 
-  __device__ void normalise(float* rows, float* norms) {
+  /// In double: squares of the smallest and the largest numbers of fp32 are beyond it.
+  __device__ void normalise(float* rows, double* norms) {
     const int lane = threadIdx.x & 31;
     for (int t = threadIdx.x >> 5; t < n; t += kThreads / 32) {
-      float sum = 0;
-      for (int j = lane; j < K; j += 32) sum = fmaf(rows[t * K + j], rows[t * K + j], sum);
-      const float norm = sqrtf(warp_sum(sum) + p.l2norm_eps);
-      for (int j = lane; j < K; j += 32) rows[t * K + j] /= norm;
+      double sum = 0;
+      for (int j = lane; j < K; j += 32) sum += double{rows[t * K + j]} * double{rows[t * K + j]};
+      const double norm = sqrt(warp_sum(sum) + p.l2norm_eps), inverse = 1 / norm;
+      for (int j = lane; j < K; j += 32) {
+        rows[t * K + j] = static_cast<float>(rows[t * K + j] * inverse);
+      }
       if (lane == 0) norms[t] = norm;
     }
   }
@@ -567,14 +571,15 @@ struct ExactGradients : Exact {
   }
 
   /// d_x = (d_y - y (y . d_y)) / |x|
-  __device__ void normalise_adjoint(const float* y, const float* norms, float* d) {
+  __device__ void normalise_adjoint(const float* y, const double* norms, float* d) {
     const int lane = threadIdx.x & 31;
     for (int t = threadIdx.x >> 5; t < n; t += kThreads / 32) {
       float along = 0;
       for (int j = lane; j < K; j += 32) along = fmaf(y[t * K + j], d[t * K + j], along);
       along = warp_sum(along);
+      const double inverse = 1 / norms[t];
       for (int j = lane; j < K; j += 32) {
-        d[t * K + j] = (d[t * K + j] - y[t * K + j] * along) / norms[t];
+        d[t * K + j] = static_cast<float>((d[t * K + j] - y[t * K + j] * along) * inverse);
       }
     }
     __syncthreads();

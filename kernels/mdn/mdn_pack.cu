@@ -26,9 +26,16 @@ struct Row {
 #pragma unroll
     for (int j = 0; j < K / 32; ++j) x[j] = fmaf(factor, y.x[j], x[j]);
   }
-  __device__ __forceinline__ void scale(float factor) {
+  __device__ __forceinline__ void scale(double factor) {
 #pragma unroll
-    for (int j = 0; j < K / 32; ++j) x[j] *= factor;
+    for (int j = 0; j < K / 32; ++j) x[j] = static_cast<float>(x[j] * factor);
+  }
+  /// 1/|x|, in double: squares of the smallest and the largest numbers of fp32 are beyond it.
+  __device__ __forceinline__ double inverse_norm(float eps) const {
+    double sum = 0;
+#pragma unroll
+    for (int j = 0; j < K / 32; ++j) sum += double{x[j]} * double{x[j]};
+    return 1 / sqrt(warp_sum(sum) + eps);
   }
   __device__ __forceinline__ float dot(const Row& y) const {
     float sum = 0;
@@ -55,7 +62,7 @@ __global__ void __launch_bounds__(kThreads) mdn_pack_kernel(const __grid_constan
   q.load(p.q, batch, t, head, lane), k.load(p.k, batch, t, head, lane);
   q.add(-correction_of(p, head), k);
   if (p.l2norm) {
-    q.scale(1 / sqrtf(q.dot(q) + p.l2norm_eps)), k.scale(1 / sqrtf(k.dot(k) + p.l2norm_eps));
+    q.scale(q.inverse_norm(p.l2norm_eps)), k.scale(k.inverse_norm(p.l2norm_eps));
   }
 #pragma unroll
   for (int j = 0; j < K / 32; ++j) {
@@ -83,7 +90,7 @@ __global__ void __launch_bounds__(kThreads) mdn_unpack_kernel(const __grid_const
   q.add(-correction, given_k);
   if (p.l2norm) {  // d_x = (d_y - y (y . d_y)) / |x|
     const auto back = [&](Row<K> x, Row<K>& d) {
-      const float inverse = 1 / sqrtf(x.dot(x) + p.l2norm_eps);
+      const double inverse = x.inverse_norm(p.l2norm_eps);
       x.scale(inverse);
       d.add(-x.dot(d), x);
       d.scale(inverse);

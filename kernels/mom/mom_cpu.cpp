@@ -113,11 +113,12 @@ class Mom {
     by_memory(const_cast<Real*>(state0), memories, true);
     by_memory(d_state, d_memories, true);
     Real *before = arena.take<Real>(logged * stride()), *saved = arena.take<Real>(logged * kept);
-    Real *norms = arena.take<Real>(n * norms_per_step()), *write = arena.take<Real>(V_);
+    auto* norms = arena.take<double>(n * norms_per_step());
+    Real* write = arena.take<Real>(V_);
     // Normalised in place in this pass, and left so for the way back.
     for (std::int64_t s = 0; s < n; ++s) {
       const ArenaScope scope(arena);
-      Real* norms_s = norms + s * norms_per_step();
+      double* norms_s = norms + s * norms_per_step();
       const Step step(*this, x, s, norms_s, arena);
       for (std::int64_t i = 0; i < slots_; ++i) {
         const std::int64_t at = s * slots_ + i;
@@ -140,7 +141,7 @@ class Mom {
   struct Step {
     std::int64_t *chosen, *memory;
     Real *weight, *q;
-    Step(const Mom& mom, const Fields<Real>& x, std::int64_t s, Real* norms, Arena& arena,
+    Step(const Mom& mom, const Fields<Real>& x, std::int64_t s, double* norms, Arena& arena,
          bool already = false) {
       memory = chosen = arena.take<std::int64_t>(mom.slots_);
       weight = arena.take<Real>(mom.slots_);
@@ -153,18 +154,18 @@ class Mom {
       }
       q = x.at(mom.mem_.q, s);
       if (!mom.normalise_ || already) return;
-      Real unused;
+      double unused;
       normalise_rows(1, mom.K_, mom.eps_, q, norms ? norms : &unused);
     }
     // The rows of slot i, its key normalised in place; norms [1 + slots J] null: not kept.
-    Rows rows(const Mom& mom, const Fields<Real>& x, std::int64_t s, std::int64_t i, Real* norms,
+    Rows rows(const Mom& mom, const Fields<Real>& x, std::int64_t s, std::int64_t i, double* norms,
               Arena& arena) const {
       Rows r = mom.rows(x, s, memory[i]);
       if (!r.k) {  // hgrn2
         r.k = r.p = arena.take<Real>(mom.K_);
         for (std::int64_t j = 0; j < mom.K_; ++j) r.k[j] = Real(1) - r.decay[j];
       } else if (mom.normalise_) {
-        Real* to = norms ? norms + 1 + i * mom.J_ : arena.take<Real>(mom.J_);
+        double* to = norms ? norms + 1 + i * mom.J_ : arena.take<double>(mom.J_);
         normalise_rows(mom.J_, mom.K_, mom.eps_, r.k, to);
       }
       return r;
@@ -172,7 +173,7 @@ class Mom {
   };
 
   void step_adjoint(const Fields<Real>& x, std::int64_t s, const Real* d_o, const Real* before,
-                    const Real* saved, const Real* norms, Real* memories, Real* d_memories,
+                    const Real* saved, const double* norms, Real* memories, Real* d_memories,
                     const Fields<Real>& d_x, Arena& arena) const {
     const Step step(*this, x, s, nullptr, arena, true);
     Real *u = arena.take<Real>(V_), *d_weight = arena.take<Real>(slots_);

@@ -88,7 +88,7 @@ struct DecodeScratch {
   float2 qk[kDecodeMaxK];
   float4 written[kMaxDecodeWarps][kDecodeColumns / 4];
   float read[kMaxDecodeWarps][kDecodeColumns];
-  float norm[2];
+  double norm[2];  // squares of the smallest and the largest numbers of fp32 are beyond it
 };
 
 /// Where one step of one head reads.
@@ -156,17 +156,18 @@ struct DecodeTile {
     __syncthreads();
     if (!p.normalise) return v;
     if (warp < 2) {
-      float sum = 0;
+      double sum = 0;
       for (int j = threadIdx.x % 32; j < K; j += 32) {
-        const float x = warp == 0 ? s.qk[j].x : s.qk[j].y;
+        const double x = warp == 0 ? s.qk[j].x : s.qk[j].y;
         sum += x * x;
       }
       sum = warp_sum(sum);
-      if (threadIdx.x % 32 == 0) s.norm[warp] = sqrtf(sum + p.eps);
+      if (threadIdx.x % 32 == 0) s.norm[warp] = sqrt(sum + p.eps);
     }
     __syncthreads();
     for (int j = threadIdx.x; j < K; j += Shape::threads) {
-      s.qk[j] = make_float2(s.qk[j].x / s.norm[0], s.qk[j].y / s.norm[1]);
+      s.qk[j] = make_float2(static_cast<float>(s.qk[j].x / s.norm[0]),
+                            static_cast<float>(s.qk[j].y / s.norm[1]));
     }
     __syncthreads();
     return v;

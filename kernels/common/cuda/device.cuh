@@ -44,23 +44,25 @@ cudaError_t launch(Kernel* kernel, dim3 grid, unsigned threads, int bytes, cudaS
 #if defined(ASSAY_CUDA_ON_CPU)
 
 /// The sum over the lanes of a warp, in every lane.
-inline float warp_sum(float x) {
+template <class Number>
+Number warp_sum(Number x) {
   cuda_on_cpu::warp_together(&x, [](void* const* lanes) {
-    float values[32];
-    for (int i = 0; i < 32; ++i) values[i] = *static_cast<float*>(lanes[i]);
+    Number values[32];
+    for (int i = 0; i < 32; ++i) values[i] = *static_cast<Number*>(lanes[i]);
     for (int step = 16; step > 0; step /= 2) {
-      float next[32];
+      Number next[32];
       for (int i = 0; i < 32; ++i) next[i] = values[i] + values[i ^ step];
       for (int i = 0; i < 32; ++i) values[i] = next[i];
     }
-    for (int i = 0; i < 32; ++i) *static_cast<float*>(lanes[i]) = values[i];
+    for (int i = 0; i < 32; ++i) *static_cast<Number*>(lanes[i]) = values[i];
   });
   return x;
 }
 
 #else
 
-__device__ __forceinline__ float warp_sum(float x) {
+template <class Number>
+__device__ __forceinline__ Number warp_sum(Number x) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
   return x;
