@@ -16,7 +16,7 @@ import sys
 import torch
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cuda_plugin import Plugin
+from cuda_plugin import Plugin, median_ms
 
 # operation, B, T, H, width: goal forward, forward and backward, ms
 CASES = [("mdn", 8, 2048, 8, 128, 0.26, 1.0), ("mdn", 4, 4096, 16, 128, 0.45, 1.9),
@@ -45,25 +45,6 @@ def prepare(plugin, op, x, cotangents, gradients=True):
         return plugin.prepare(op, x, {"o": o})
     return plugin.prepare(op, x, {"o": o}, cotangents,
                           {"d_" + n: torch.empty_like(t) for n, t in x.items()})
-
-
-def median_ms(run, repeat):
-    for _ in range(3):
-        run()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        run()
-    graph.replay()
-    times = []
-    for _ in range(repeat):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return sorted(times)[len(times) // 2]
 
 
 def main():

@@ -16,7 +16,7 @@ import sys
 import torch
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cuda_plugin import Plugin
+from cuda_plugin import Plugin, median_ms
 
 TABLE = {torch.bfloat16: "bf16", torch.float32: "fp32"}
 # operation, B, H, D, format of the state
@@ -52,27 +52,6 @@ class Random:
             x["log_mu"] = torch.nn.functional.logsigmoid(self.normal(*tokens, H))
             x["eta"] = 1 + 0.5 * torch.tanh(self.normal(*tokens, H))
         return {n + suffix: t for n, t in x.items()}
-
-
-def median_ms(run, repeat, calls=1):
-    """Of one call, from replays of a graph of `calls` of them one after the other."""
-    for _ in range(3):
-        run()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(calls):
-            run()
-    graph.replay()
-    times = []
-    for _ in range(repeat):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return sorted(times)[len(times) // 2] / calls
 
 
 def step(plugin, op, B, H, D, state):

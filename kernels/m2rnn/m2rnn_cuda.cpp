@@ -355,11 +355,10 @@ RunOutcome run_m2rnn_passes(const Call& call, bool forward_pass, bool backward_p
   Plan plan;
   RunOutcome out;
   out.refusal = make_plan(call, call.workspace, plan);
-  if (out.refusal.status != Status::ok) return out;
-  if (plan.workspace_bytes > call.workspace_bytes) {
-    out.refusal = refuse(Status::bad_argument, "the workspace is too small");
-    return out;
+  if (out.refusal.status == Status::ok) {
+    out.refusal = check_workspace(call, plan.workspace_bytes);
   }
+  if (out.refusal.status != Status::ok) return out;
   if (forward_pass) out.error = forward(plan, stream);
   if (backward_pass && plan.wants_gradients && out.error == cudaSuccess) {
     out.error = backward(plan, stream);

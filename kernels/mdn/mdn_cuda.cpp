@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "kernels/common/binding.hpp"
+#include "kernels/common/cuda/call_checks.hpp"
 #include "kernels/common/cuda/delta_decode.hpp"
 #include "kernels/common/cuda/workspace.hpp"
 #include "kernels/common/fast_weight_tensors.hpp"
@@ -31,17 +32,6 @@ constexpr TensorSpec kTensors[] = {
     cpu::kReadOut,      cpu::kInitialState,  cpu::kInitialMomentum, cpu::kFinalState,
     cpu::kFinalMomentum};
 constexpr OpSpec kSpec = cpu::op_spec("mdn", kTensors, true);
-
-Outcome refuse_fp64(const Call& call) {
-  for (const cpu::ViewList* list :
-       {&call.inputs, &call.outputs, &call.cotangents, &call.gradients}) {
-    for (int i = 0; i < list->count; ++i) {
-      if (list->views[i].dtype != DType::f64) continue;
-      return refuse(Status::unsupported, "tensor '%s': no fp64 on the device", list->views[i].name);
-    }
-  }
-  return {};
-}
 
 /// A gradient per token whose head is shared, to be added up.
 struct SharedGradient {
@@ -272,11 +262,10 @@ RunOutcome run_mdn(const OpSpec& spec, const Call& call, cudaStream_t stream) {
   Plan plan;
   RunOutcome out;
   out.refusal = make_plan(spec, call, call.workspace, plan);
-  if (out.refusal.status != Status::ok) return out;
-  if (plan.workspace_bytes > call.workspace_bytes) {
-    out.refusal = refuse(Status::bad_argument, "the workspace is too small");
-    return out;
+  if (out.refusal.status == Status::ok) {
+    out.refusal = check_workspace(call, plan.workspace_bytes);
   }
+  if (out.refusal.status != Status::ok) return out;
   if (decode_applies(call)) return run_decode(call, stream);
   out.error = launch_all(plan, stream);
   return out;

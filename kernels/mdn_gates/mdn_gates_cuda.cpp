@@ -5,8 +5,7 @@
 #include <iterator>
 
 #include "kernels/common/binding.hpp"
-#include "kernels/common/cuda/call_checks.hpp"
-#include "kernels/common/cuda/kernels.hpp"
+#include "kernels/common/cuda/one_block.hpp"
 #include "kernels/common/cuda/workspace.hpp"
 
 namespace assay::cuda {
@@ -61,27 +60,16 @@ Outcome make_plan(const Call& call, void* memory, MdnGatesParams& p, std::size_t
   return {};
 }
 
-Outcome plan(const Call& call, std::size_t* bytes) {
-  MdnGatesParams p;
-  return make_plan(call, nullptr, p, bytes);
-}
-
-RunOutcome run(const Call& call, cudaStream_t stream) {
-  MdnGatesParams p;
-  RunOutcome out;
-  std::size_t bytes = 0;
-  out.refusal = make_plan(call, call.workspace, p, &bytes);
-  if (out.refusal.status == Status::ok) out.refusal = check_workspace(call, bytes);
-  if (out.refusal.status != Status::ok) return out;
-  if (call.outputs.count > 0) out.error = mdn_gates_forward(p, stream);
-  if (out.error == cudaSuccess && call.gradients.count > 0) {
-    out.error = mdn_gates_backward(p, stream);
-  }
-  return out;
+cudaError_t launch(const Call& call, const MdnGatesParams& p, cudaStream_t stream) {
+  cudaError_t error = cudaSuccess;
+  if (call.outputs.count > 0) error = mdn_gates_forward(p, stream);
+  if (error == cudaSuccess && call.gradients.count > 0) error = mdn_gates_backward(p, stream);
+  return error;
 }
 
 }  // namespace
 
-const OpKernel mdn_gates_kernel{"mdn_gates", plan, run};
+const OpKernel mdn_gates_kernel{"mdn_gates", plan_block<MdnGatesParams, make_plan>,
+                                run_block<MdnGatesParams, make_plan, launch>};
 
 }  // namespace assay::cuda

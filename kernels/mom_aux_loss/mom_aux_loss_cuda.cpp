@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "kernels/common/cuda/kernels.hpp"
+#include "kernels/common/cuda/one_block.hpp"
 #include "kernels/common/cuda/router_call.hpp"
 
 namespace assay::cuda {
@@ -48,25 +48,14 @@ Outcome make_plan(const Call& call, void* memory, AuxLoss& a, std::size_t* bytes
   return {};
 }
 
-Outcome plan(const Call& call, std::size_t* bytes) {
-  AuxLoss a;
-  return make_plan(call, nullptr, a, bytes);
-}
-
-RunOutcome run(const Call& call, cudaStream_t stream) {
-  AuxLoss a;
-  RunOutcome out;
-  std::size_t bytes = 0;
-  out.refusal = make_plan(call, call.workspace, a, &bytes);
-  if (out.refusal.status == Status::ok) out.refusal = check_workspace(call, bytes);
-  if (out.refusal.status != Status::ok) return out;
-  out.error = route(a.routing, stream);
-  if (out.error == cudaSuccess) out.error = aux_loss(a, stream);
-  return out;
+cudaError_t launch(const Call&, const AuxLoss& a, cudaStream_t stream) {
+  const cudaError_t error = route(a.routing, stream);
+  return error == cudaSuccess ? aux_loss(a, stream) : error;
 }
 
 }  // namespace
 
-const OpKernel mom_aux_loss_kernel{"mom_aux_loss", plan, run};
+const OpKernel mom_aux_loss_kernel{"mom_aux_loss", plan_block<AuxLoss, make_plan>,
+                                   run_block<AuxLoss, make_plan, launch>};
 
 }  // namespace assay::cuda

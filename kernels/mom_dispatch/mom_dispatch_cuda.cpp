@@ -1,5 +1,5 @@
 // The operation mom_dispatch of the CUDA plug-in.
-#include "kernels/common/cuda/kernels.hpp"
+#include "kernels/common/cuda/one_block.hpp"
 #include "kernels/common/cuda/router_call.hpp"
 
 namespace assay::cuda {
@@ -32,25 +32,14 @@ Outcome make_plan(const Call& call, void* memory, Routing& r, std::size_t* bytes
   return {};
 }
 
-Outcome plan(const Call& call, std::size_t* bytes) {
-  Routing r;
-  return make_plan(call, nullptr, r, bytes);
-}
-
-RunOutcome run(const Call& call, cudaStream_t stream) {
-  Routing r;
-  RunOutcome out;
-  std::size_t bytes = 0;
-  out.refusal = make_plan(call, call.workspace, r, &bytes);
-  if (out.refusal.status == Status::ok) out.refusal = check_workspace(call, bytes);
-  if (out.refusal.status != Status::ok) return out;
-  out.error = route(r, stream);
-  if (out.error == cudaSuccess) out.error = dispatch(r, stream);
-  return out;
+cudaError_t launch(const Call&, const Routing& r, cudaStream_t stream) {
+  const cudaError_t error = route(r, stream);
+  return error == cudaSuccess ? dispatch(r, stream) : error;
 }
 
 }  // namespace
 
-const OpKernel mom_dispatch_kernel{"mom_dispatch", plan, run};
+const OpKernel mom_dispatch_kernel{"mom_dispatch", plan_block<Routing, make_plan>,
+                                   run_block<Routing, make_plan, launch>};
 
 }  // namespace assay::cuda
