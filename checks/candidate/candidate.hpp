@@ -43,12 +43,12 @@ struct RunResult {
   double seconds = 0;
 
   /// An output, or a gradient as "d_<input>"; null when there is none.
-  const std::vector<double>* find(const std::string& name) const {
+  const Tensor<double>* find(const std::string& name) const {
     auto found = outputs.find(name);
-    if (found != outputs.end()) return &found->second.data;
+    if (found != outputs.end()) return &found->second;
     if (name.rfind("d_", 0) != 0) return nullptr;
     found = gradients.find(name.substr(2));
-    return found == gradients.end() ? nullptr : &found->second.data;
+    return found == gradients.end() ? nullptr : &found->second;
   }
 };
 
@@ -76,10 +76,14 @@ class Candidate {
   virtual ~Candidate() = default;
   virtual const CandidateInfo& info() const = 0;
   /// Runs the case; inputs are handed over in the dtypes that the case stores. Never throws for
-  /// what the candidate does; throws InputError when the candidate cannot be started at all.
+  /// what the candidate does; throws InputError when the candidate cannot be started at all, and
+  /// Interrupted (stop_signal.hpp).
   virtual RunResult run(const ValidCase& c, bool gradients) = 0;
   /// The same with a layout; `unsupported` where the candidate has no such thing.
   virtual RunResult run_laid_out(const ValidCase& c, bool gradients, const CallLayout& layout);
+  /// Calls so far that were repeated because something outside (an operator, a batch system) killed
+  /// the child: no fault of the candidate's.
+  virtual int lost_children() const { return 0; }
 };
 
 /// SPEC: `cpu`, `cuda`, `path.so`, `python:module:function`, `fault:ID`, `outputs:FILE`, and those

@@ -45,6 +45,10 @@ std::optional<RunStatus> status_from(const std::string& word) {
   return std::nullopt;
 }
 
+/// Of a call whose child something outside kills. One that eats the machine's memory is killed each
+/// time.
+constexpr int kAttempts = 24;
+
 class HostedCandidate : public Candidate {
  public:
   HostedCandidate(std::unique_ptr<WorkerLink> link, WorkerKind kind, const PrecisionModel& model,
@@ -58,6 +62,8 @@ class HostedCandidate : public Candidate {
   }
 
   const CandidateInfo& info() const override { return info_; }
+
+  int lost_children() const override { return lost_children_; }
 
   RunResult run(const ValidCase& c, bool gradients) override {
     return run_laid_out(c, gradients, {});
@@ -129,7 +135,11 @@ class HostedCandidate : public Candidate {
   }
 
   RunResult run_once(const ValidCase& c, const RunRequest& request, const std::string& bytes) {
-    const WorkerLink::Answer answer = link_->call(request_json(c, request), bytes);
+    WorkerLink::Answer answer = link_->call(request_json(c, request), bytes);
+    for (int attempt = 1; answer.killed_from_outside && attempt < kAttempts; ++attempt) {
+      ++lost_children_;
+      answer = link_->call(request_json(c, request), bytes);
+    }
     RunResult result;
     result.status = answer.status;
     result.detail = answer.detail;
@@ -171,6 +181,7 @@ class HostedCandidate : public Candidate {
   FormRequest form_;
   CandidateInfo info_;
   std::set<std::string> backward_;  // operations
+  int lost_children_ = 0;
 };
 
 }  // namespace

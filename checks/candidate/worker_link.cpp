@@ -13,7 +13,9 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
+#include "checks/candidate/stop_signal.hpp"
 #include "reference/case/text.hpp"
 
 namespace assay {
@@ -26,6 +28,8 @@ constexpr int kProtocol = 1;
 // Importing a framework and building its caches takes longer than a call.
 constexpr double kStartFactor = 2, kShortestStart = 30;
 constexpr int kTickMs = 100;
+/// For a call in progress to come to its end after Ctrl-C.
+constexpr std::chrono::seconds kGrace{1};
 constexpr std::size_t kLongestLine = 4 << 20;
 /// With so much of the limit in use, a crash is put down to the lack of memory.
 constexpr double kNearlyAll = 0.75;
@@ -172,6 +176,7 @@ bool WorkerLink::send_line(const std::string& line) {
 
 WorkerLink::Answer WorkerLink::wait_for(std::int64_t id, double seconds) {
   const auto deadline = Clock::now() + std::chrono::duration<double>(seconds);
+  std::optional<Clock::time_point> give_up;
   Answer answer;
   bool over = false;
   while (!over) {
@@ -192,6 +197,13 @@ WorkerLink::Answer WorkerLink::wait_for(std::int64_t id, double seconds) {
       over = over && count < 0;
     }
     if (!over && Clock::now() >= deadline) return timed_out(seconds);
+    if (!over && StopSignal::received() != 0) {
+      if (!give_up) give_up = Clock::now() + kGrace;
+      if (Clock::now() >= *give_up) {
+        close();
+        throw Interrupted();
+      }
+    }
   }
   return lost();
 }
@@ -227,7 +239,7 @@ WorkerLink::Answer WorkerLink::lost() {
     return {RunStatus::crashed, "the process that serves the candidate hung up", {}};
   }
   const ChildEnd end = child_->end(2);
-  Answer answer{RunStatus::crashed, end.text(), {}};
+  Answer answer{RunStatus::crashed, end.text(), {}, false};
   std::uint64_t used = 0;
   try {
     if (last_word_.is_object()) {
@@ -251,7 +263,8 @@ WorkerLink::Answer WorkerLink::lost() {
   } else if (end.signal == SIGKILL) {
     // The system's own way out of a shortage.
     answer.status = RunStatus::out_of_memory;
-    answer.detail = std::string(kKilledFromOutside) + ", most likely for lack of memory";
+    answer.detail = "killed from outside, most likely for lack of memory";
+    answer.killed_from_outside = true;
   }
   answer.detail = with_last_line(answer.detail, *child_);
   close();

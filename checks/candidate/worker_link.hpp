@@ -13,15 +13,13 @@
 
 namespace assay {
 
-/// In the detail of a call whose child was ended by somebody else's SIGKILL.
-inline constexpr const char* kKilledFromOutside = "killed from outside";
-
 class WorkerLink {
  public:
   struct Answer {
     RunStatus status = RunStatus::ran;  // ran: `reply` is what the worker said
     std::string detail;
     nlohmann::json reply;
+    bool killed_from_outside = false;  // somebody else's SIGKILL ended the child
   };
 
   /// A child that is started by the first call and started again after it ended.
@@ -32,7 +30,8 @@ class WorkerLink {
                                                   const RunLimits& limits);
 
   /// Sends a request with tensors and waits for its answer, never longer than the limit. A restart
-  /// that fails is the answer too.
+  /// that fails is the answer too. Throws Interrupted when a StopSignal comes and the answer does
+  /// not.
   Answer call(nlohmann::json request, std::string_view bytes);
   /// The tensors of the last answer.
   std::string reply_bytes(std::size_t size) const;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <thread>
 
+#include "checks/candidate/stop_signal.hpp"
 #include "checks/cli/command.hpp"
 #include "checks/output/check_formats.hpp"
 #include "checks/output/failure_folder.hpp"
@@ -153,6 +154,7 @@ int run_check(const CheckFlags& flags) {
     verdict.replay = "sh " + shell_word(folder + "/replay.sh");
   };
   CheckReport report;
+  const StopSignal signals;
   {
     Progress progress("assay check " + flags.candidate);
     request.progress = progress.callback();
@@ -183,16 +185,18 @@ int run_check(const CheckFlags& flags) {
   const std::string text =
       flags.json == "-" ? "" : check_text(report) + (flags.github ? check_github(report) : "");
   std::fwrite(text.data(), 1, text.size(), stdout);
+  die_by(report.signal);
   if (report.failed()) return kFinding;
   return report.nothing_ran() ? kUndecided : kWell;
 }
 
 void add_formats(CLI::App& app, CheckFlags& flags) {
-  app.add_option("--json", flags.json, "write JSON here (-: to the terminal)");
-  app.add_option("--junit", flags.junit, "write JUnit XML here");
-  app.add_option("--sarif", flags.sarif, "write SARIF here");
+  app.add_option("--json", flags.json, "write JSON here (-: to the terminal)")
+      ->check(writable_file());
+  app.add_option("--junit", flags.junit, "write JUnit XML here")->check(writable_file());
+  app.add_option("--sarif", flags.sarif, "write SARIF here")->check(writable_file());
   app.add_flag("--github", flags.github, "print GitHub annotations");
-  app.add_option("--html", flags.html, "write a page with pictures here");
+  app.add_option("--html", flags.html, "write a page with pictures here")->check(writable_file());
   app.add_option("--failures", flags.failures, "write a folder for every finding into this one");
   add_threads(app, flags.threads);
 }

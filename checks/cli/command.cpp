@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "reference/case/file_io.hpp"
 #include "reference/case/safetensors.hpp"
 #include "reference/case/text.hpp"
 #include "reference/oracle/registry.hpp"
@@ -31,6 +32,19 @@ void add_seed(CLI::App& app, std::uint64_t& seed, const std::string& doc) {
 CLI::Validator named_folder() {
   return CLI::Validator(
       [](std::string& text) { return text.empty() ? std::string("a name is needed") : ""; }, "");
+}
+
+CLI::Validator writable_file() {
+  return CLI::Validator(
+      [](std::string& text) {
+        try {
+          if (text != "-" && !text.empty()) check_writable(text);
+        } catch (const InputError& error) {
+          return std::string(error.what());
+        }
+        return std::string();
+      },
+      "");
 }
 
 void add_threads(CLI::App& app, int& threads) {

@@ -56,6 +56,9 @@ void add_seed(CLI::App& app, std::uint64_t& seed, const std::string& doc);
 /// Refuses "", which an unset variable of a script makes of an option: it would be the root folder.
 CLI::Validator named_folder();
 
+/// Refuses a file that could not be written, before the work and not after it; takes - and "".
+CLI::Validator writable_file();
+
 /// Is this a case file rather than the name of an operation?
 bool looks_like_file(const std::string& text);
 

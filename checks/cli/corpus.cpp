@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <memory>
 
 #include "checks/cli/command.hpp"
 #include "checks/cli/subject.hpp"
@@ -132,16 +134,27 @@ int run_list(const CorpusFlags& flags) {
 
 int run_corpus(const CorpusFlags& flags) {
   const std::vector<PinnedCase> all = load_corpus(folder_of(flags));
-  CandidateRequest request;
-  request.spec = absolute_spec(flags.candidate);
-  request.model = flags.model;
-  Examiner examiner(request);
+  // Without a model: by the format that a case is stored in, as `check` does.
+  std::map<std::string, std::unique_ptr<Examiner>> examiners;
+  const auto examiner_for = [&](const PinnedCase& c) -> Examiner& {
+    const std::string stored = infer_model(c.given.valid.data).name;
+    std::string model = flags.model;
+    if (model.empty() && stored != "fp32") model = stored;
+    std::unique_ptr<Examiner>& examiner = examiners[model];
+    if (!examiner) {
+      CandidateRequest request;
+      request.spec = absolute_spec(flags.candidate);
+      request.model = model;
+      examiner = std::make_unique<Examiner>(request);
+    }
+    return *examiner;
+  };
   std::int64_t findings = 0, passed = 0, missed = 0, caught_faults = 0;
   Progress progress("assay corpus run");
   for (std::size_t i = 0; i < all.size(); ++i) {
     const PinnedCase& c = all[i];
     progress.update(static_cast<double>(i) / static_cast<double>(all.size()), c.name);
-    const Outcome o = examiner.examine(c.given, Depth::thorough);
+    const Outcome o = examiner_for(c).examine(c.given, Depth::thorough);
     if (o.finding()) {
       ++findings;
       progress.clear();
@@ -176,6 +189,7 @@ Command add_corpus(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand("corpus", "Pinned cases: add, list, run");
   app->require_subcommand(1);
   app->add_option("--corpus", flags->folder, "folder of pinned cases (the built-in one)");
+  app->fallthrough();  // before or after the subcommand
   CLI::App* add = app->add_subcommand("add", "Pins a case");
   add->add_option("case", flags->subject,
                   "a failure folder, a case file, or a case line in quotes");

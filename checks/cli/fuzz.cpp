@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 
+#include "checks/candidate/stop_signal.hpp"
 #include "checks/cli/command.hpp"
 #include "checks/cli/subject.hpp"
 #include "checks/output/interrupt.hpp"
@@ -150,11 +150,7 @@ int run_fuzz_command(FuzzFlags& flags) {
   }
   if (!leads) return kWell;
   const int code = finish(report, request.out, flags.json);
-  if (report.signal != 0 && !cluster) {
-    std::fflush(stdout);
-    std::signal(report.signal, SIG_DFL);
-    std::raise(report.signal);
-  }
+  if (!cluster) die_by(report.signal);
   return code;
 }
 
@@ -211,7 +207,8 @@ Command add_fuzz(CLI::App& parent) {
   app->add_option("--faults", flags->faults, "these faults only")->delimiter(',');
   app->add_option("--markdown", flags->markdown, "write the table of faults here");
   app->add_option("--pin", flags->pin, "write the minimal case of every fault into this folder");
-  app->add_option("--json", flags->json, "write the result here too (-: to the terminal)");
+  app->add_option("--json", flags->json, "write the result here too (-: to the terminal)")
+      ->check(writable_file());
   add_threads(*app, r.threads);
   return {app, [flags, app] {
             flags->threads_given = app->count("--threads") > 0;
@@ -228,7 +225,8 @@ Command add_merge(CLI::App& parent) {
   CLI::App* app = parent.add_subcommand("merge", "Several campaigns as one: shards, other seeds");
   app->add_option("folder", flags->folders, "folders of campaigns")->required();
   app->add_option("--out", flags->out, "folder to write into")->check(named_folder())->required();
-  app->add_option("--json", flags->json, "write the result here too (-: to the terminal)");
+  app->add_option("--json", flags->json, "write the result here too (-: to the terminal)")
+      ->check(writable_file());
   return {
       app, [flags] {
         for (const std::string& folder : flags->folders) {

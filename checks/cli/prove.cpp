@@ -229,7 +229,8 @@ Command add_prove(CLI::App& parent) {
   auto flags = std::make_shared<ProveFlags>();
   CLI::App* app = parent.add_subcommand("prove", "Proves or refutes the claims, with certificates");
   app->add_option("claims", flags->patterns, "ids or globs, all when none is given");
-  app->add_option("--json", flags->json, "write the outcomes to this file, - for standard output");
+  app->add_option("--json", flags->json, "write the outcomes to this file, - for standard output")
+      ->check(writable_file());
   app->add_option("--certificates", flags->certificates,
                   "folder for certificates, SMT-LIB questions and counterexamples");
   app->add_option("--cases", flags->cases, "folder for counterexamples as case files");

@@ -1,6 +1,7 @@
 // `assay report validation`: the program measured on planted faults and correct kernels.
 #include <fmt/format.h>
 
+#include "checks/candidate/stop_signal.hpp"
 #include "checks/cli/command.hpp"
 #include "checks/output/interrupt.hpp"
 #include "checks/output/json_output.hpp"
@@ -36,6 +37,7 @@ int run_validation(ValidationFlags& flags) {
   flags.request.parts = chosen(flags.parts, flags.request.parts, "part");
   flags.request.operations = split(flags.operations, ',');
   for (const std::string& op : flags.request.operations) find_operation(op);
+  const StopSignal signals;
   Progress progress("assay report validation");
   flags.request.progress = progress.callback();
   const CampaignReport campaign = run_campaign(flags.request);
@@ -53,6 +55,7 @@ int run_validation(ValidationFlags& flags) {
     fmt::print("{}\n{}: {}\n  {}/validation.html\n", campaign_markdown(campaign),
                report.page.verdict.word, report.page.verdict.sentence, flags.out);
   }
+  die_by(campaign.signal);
   return static_cast<int>(report.outcome);
 }
 

@@ -406,7 +406,9 @@ Command add_verify(CLI::App& parent) {
       "verify", "The main job: every adjoint, every built-in kernel, every sample, one report");
   app->add_option("--samples", flags->samples, "folder of sample cases");
   add_seed(*app, flags->seed, "seed of the gradient checks");
-  app->add_option("--html", flags->html, "the page to write; empty: none")->capture_default_str();
+  app->add_option("--html", flags->html, "the page to write; empty: none")
+      ->check(writable_file())
+      ->capture_default_str();
   app->add_flag("--json", flags->json, "print JSON");
   add_threads(*app, flags->threads);
   return {app, [flags] { return run_verify(*flags); }};

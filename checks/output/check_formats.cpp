@@ -135,7 +135,8 @@ Json check_json(const CheckReport& report) {
           {"failed", report.failed()},
           {"seconds", report.seconds},
           {"verdicts", verdicts},
-          {"skipped", report.skipped}};
+          {"skipped", report.skipped},
+          {"interrupted", report.signal != 0}};
 }
 
 std::string check_junit(const CheckReport& report) {

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "checks/candidate/hygiene.hpp"
+#include "checks/candidate/stop_signal.hpp"
 
 namespace assay {
 namespace {
@@ -91,9 +92,7 @@ Verdict check_case(Candidate& candidate, const CheckCase& c, const PrecisionMode
   if (!candidate.info().any_case) {
     // Whoever computed it elsewhere chose what to store.
     for (auto e = expectation.begin(); e != expectation.end();) {
-      const bool there =
-          result.outputs.count(e->first) ||
-          (e->first.rfind("d_", 0) == 0 && result.gradients.count(e->first.substr(2)));
+      const bool there = result.find(e->first) != nullptr;
       if (!there) notes.push_back("not judged, because it is not there: " + e->first);
       e = there ? std::next(e) : expectation.erase(e);
     }
@@ -135,16 +134,21 @@ CheckReport check(Candidate& candidate, const PrecisionModel& model, const Check
     }
     for (const CheckCase& c : cases) {
       if (request.only != 0 && c.number != request.only) continue;
-      if (done > 0 && now() >= until) break;
+      if ((done > 0 && now() >= until) || report.signal != 0) break;
       if (request.progress) {
         request.progress((now() - start) / request.budget_seconds, names[n] + ": " + c.why);
       }
-      report.verdicts.push_back(check_case(candidate, c, model, request));
-      ++done;
+      try {
+        report.verdicts.push_back(check_case(candidate, c, model, request));
+        ++done;
+      } catch (const Interrupted&) {
+      }
+      report.signal = StopSignal::received();
     }
     if (request.only == 0 && done < cases.size()) {
       report.skipped.push_back(names[n] + ": " + std::to_string(cases.size() - done) + " of " +
-                               std::to_string(cases.size()) + " cases not run within the budget");
+                               std::to_string(cases.size()) + " cases not run " +
+                               (report.signal ? "before the interrupt" : "within the budget"));
     }
   }
   report.seconds = now() - start;

@@ -37,6 +37,7 @@ struct CheckReport {
   std::vector<Verdict> verdicts;     // in the order run
   std::vector<std::string> skipped;  // operations or cases that did not run, with the reason
   double seconds = 0;
+  int signal = 0;       // that ended it early, or 0
   bool failed() const;  // some verdict is a finding
   bool nothing_ran() const;
 };

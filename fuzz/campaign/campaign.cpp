@@ -12,10 +12,10 @@
 #include <optional>
 #include <thread>
 
+#include "checks/candidate/stop_signal.hpp"
 #include "checks/output/failure_folder.hpp"
 #include "fuzz/campaign/folder.hpp"
 #include "fuzz/campaign/minimal.hpp"
-#include "fuzz/campaign/stop_signal.hpp"
 #include "reference/case/text.hpp"
 #include "reference/oracle/registry.hpp"
 
@@ -90,7 +90,9 @@ Json settings_of(const FuzzRequest& request, const Plan& plan) {
           {"shrink_steps", request.shrink_steps}};
 }
 
-CaseRecord try_case(Examiner& examiner, const Plan& plan, std::int64_t index, Target target) {
+/// Nothing when the call was given up.
+std::optional<CaseRecord> try_case(Examiner& examiner, const Plan& plan, std::int64_t index,
+                                   Target target) {
   CaseRecord record;
   record.index = index;
   record.phase = plan.phase(index);
@@ -106,6 +108,8 @@ CaseRecord try_case(Examiner& examiner, const Plan& plan, std::int64_t index, Ta
                                                          : Depth::quick;
     record.outcome = examiner.examine(planned.given, depth);
     if (record.outcome.finding()) record.hash = case_hash(planned.given);
+  } catch (const Interrupted&) {
+    return std::nullopt;
   } catch (const std::exception& error) {
     record.unbuilt = printable(error.what(), 300);
     record.classes.clear();
@@ -308,7 +312,9 @@ class Worker {
         }
         const auto numbers = dispenser_.take(1);
         if (!numbers.empty()) {
-          collector_.add(try_case(*examiner, plan_, numbers[0], request_.target));
+          if (auto record = try_case(*examiner, plan_, numbers[0], request_.target)) {
+            collector_.add(std::move(*record));
+          }
         } else if (last) {
           return;  // nothing came after the last result
         } else {
@@ -328,7 +334,11 @@ class Worker {
     keep.shrink.steps = request_.shrink_steps;
     keep.shrink.seconds = request_.shrink_seconds;
     keep.shrink.stop = [] { return StopSignal::received() != 0; };
-    collector_.done(record, keep_finding(examiner, case_of(plan_, record), record, keep));
+    try {
+      collector_.done(record, keep_finding(examiner, case_of(plan_, record), record, keep));
+    } catch (const Interrupted&) {
+      // It is in the journal, and --resume makes its folder.
+    }
   }
 
   const FuzzRequest& request_;
@@ -399,7 +409,7 @@ void work_for_rank_0(const FuzzRequest& request, Cluster& cluster, std::unique_p
     const Json message = Json::parse(wait_for_message(cluster));
     if (message.contains("refused") || message.at("numbers").empty()) return;
     const auto numbers = message.at("numbers").get<std::vector<std::int64_t>>();
-    std::vector<CaseRecord> records(numbers.size());
+    std::vector<std::optional<CaseRecord>> records(numbers.size());
     std::atomic<std::size_t> next = 0;
     std::vector<std::thread> threads;
     for (auto& examiner : examiners) {
@@ -411,7 +421,9 @@ void work_for_rank_0(const FuzzRequest& request, Cluster& cluster, std::unique_p
     }
     for (std::thread& thread : threads) thread.join();
     Json answer = {{"records", Json::array()}};
-    for (const CaseRecord& record : records) answer["records"].push_back(record_json(record));
+    for (const auto& record : records) {
+      if (record) answer["records"].push_back(record_json(*record));
+    }
     cluster.send(0, answer.dump());
   }
 }

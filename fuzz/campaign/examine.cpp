@@ -4,24 +4,10 @@
 #include <cmath>
 
 #include "checks/candidate/hygiene.hpp"
-#include "checks/candidate/worker_link.hpp"
 #include "reference/case/text.hpp"
 
 namespace assay {
 namespace {
-
-/// Something outside (an operator, a batch system) killed the child: no fault of the candidate's,
-/// and the case must not be lost. A kernel that eats the memory of the machine is killed each time.
-constexpr int kAttempts = 24;
-
-bool killed_from_outside(RunStatus status, const std::string& detail) {
-  return status == RunStatus::out_of_memory && detail.find(kKilledFromOutside) != std::string::npos;
-}
-
-bool killed_from_outside(const Verdict& v) {
-  return (v.kind == VerdictKind::out_of_memory || v.kind == VerdictKind::crashed) &&
-         v.sentence.find(kKilledFromOutside) != std::string::npos;
-}
 
 const TensorVerdict* first_rejected(const Verdict& verdict) {
   const TensorVerdict* gradient = nullptr;
@@ -82,13 +68,8 @@ Examiner::Examiner(const CandidateRequest& request) : request_(request) {
   }
 }
 
-RunResult Examiner::run(const CheckCase& c, bool& gradients, int& lost) {
-  RunResult result;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    result = candidate_->run(c.valid, gradients);
-    if (!killed_from_outside(result.status, result.detail)) break;
-    ++lost;
-  }
+RunResult Examiner::run(const CheckCase& c, bool& gradients) {
+  RunResult result = candidate_->run(c.valid, gradients);
   if (result.status == RunStatus::ran && gradients && result.gradients.empty() &&
       result.detail.rfind("forward only", 0) == 0) {
     gradients = false;
@@ -120,52 +101,35 @@ Outcome Examiner::outcome_of(const Verdict& verdict) const {
   return o;
 }
 
-bool Examiner::dirty_hands(const CheckCase& c, bool gradients, int& lost) {
-  HygieneReport report;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    report = examine_hygiene(*candidate_, c.valid, gradients, model_.atomics);
-    if (!report.broken || !killed_from_outside(report.broken->status, report.broken->detail)) break;
-    ++lost;
-  }
+bool Examiner::dirty_hands(const CheckCase& c, bool gradients) {
+  const HygieneReport report = examine_hygiene(*candidate_, c.valid, gradients, model_.atomics);
   return report.broken || !report.findings.empty();
 }
 
 Outcome Examiner::examine(const CheckCase& c, Depth depth) {
-  int lost = 0;
-  Outcome o;
-  const auto in_full = [&] {
-    Verdict v;
-    for (int attempt = 0; attempt < kAttempts; ++attempt) {
-      v = verdict(c);
-      if (!killed_from_outside(v)) break;
-      ++lost;
-    }
-    o = outcome_of(v);
-  };
-  if (depth == Depth::thorough || c.exact) {
-    in_full();
-    o.lost_children = lost;
-    return o;
-  }
+  const int lost_before = candidate_->lost_children();
+  Outcome o = examined(c, depth);
+  o.lost_children = candidate_->lost_children() - lost_before;
+  return o;
+}
+
+Outcome Examiner::examined(const CheckCase& c, Depth depth) {
+  if (depth == Depth::thorough || c.exact) return outcome_of(verdict(c));
   bool gradients = request_.gradients && candidate_->info().has_backward;
-  const RunResult result = run(c, gradients, lost);
+  const RunResult result = run(c, gradients);
   if (result.status != RunStatus::ran || !result.hygiene.empty()) {
-    o = outcome_of(judged(c, result, gradients, false));
-    o.lost_children = lost;
-    return o;
+    return outcome_of(judged(c, result, gradients, false));
   }
-  if (depth == Depth::repeated && dirty_hands(c, gradients, lost)) {
-    in_full();
-    if (o.finding()) {
-      o.lost_children = lost;
-      return o;
-    }
+  Outcome o;
+  if (depth == Depth::repeated && dirty_hands(c, gradients)) {
+    o = outcome_of(verdict(c));
+    if (o.finding()) return o;
   }
   const Screen first = screen(c.valid, model_, result, gradients, 1);
   if (first.suspicious) {
     // Most of what is wrong is so in single elements; why is asked later.
     o = outcome_of(judged(c, result, gradients, false));
-    if (!o.finding()) in_full();
+    if (!o.finding()) o = outcome_of(verdict(c));
   } else {
     o.elements = first.elements;
     o.max_z = first.max_z;
@@ -173,7 +137,6 @@ Outcome Examiner::examine(const CheckCase& c, Depth depth) {
     o.seconds = result.seconds;
   }
   o.growth = first.growth;
-  o.lost_children = lost;
   return o;
 }
 
@@ -200,8 +163,7 @@ bool Examiner::shows_unguarded(const CheckCase& c, const Signature& wanted) {
     return signature_of(verdict(c)).same_class(wanted);
   }
   bool gradients = request_.gradients && candidate_->info().has_backward;
-  int lost = 0;
-  const RunResult result = run(c, gradients, lost);
+  const RunResult result = run(c, gradients);
   if (wanted.what == "call" || result.status != RunStatus::ran) {
     return signature_of(judged(c, result, gradients, false)).same_class(wanted);
   }

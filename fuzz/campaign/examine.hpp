@@ -63,11 +63,12 @@ class Examiner {
   bool shows(const CheckCase& c, const Signature& wanted);
 
  private:
+  Outcome examined(const CheckCase& c, Depth depth);
   bool shows_unguarded(const CheckCase& c, const Signature& wanted);
   Outcome outcome_of(const Verdict& verdict) const;
-  RunResult run(const CheckCase& c, bool& gradients, int& lost);
+  RunResult run(const CheckCase& c, bool& gradients);
   /// Do repeated calls show something, or not come back?
-  bool dirty_hands(const CheckCase& c, bool gradients, int& lost);
+  bool dirty_hands(const CheckCase& c, bool gradients);
   Verdict judged(const CheckCase& c, const RunResult& result, bool gradients, bool diagnose) const;
 
   CandidateRequest request_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "checks/candidate/stop_signal.hpp"
 #include "checks/output/failure_folder.hpp"
 #include "checks/output/interrupt.hpp"
 #include "checks/verdict/statistics.hpp"
@@ -54,7 +55,11 @@ Shrunk keep_finding(Examiner& examiner, const CheckCase& c, const CaseRecord& re
       judged_into(request.folder + "/failures", examiner, c, request.candidate, s.folder, ignored);
   s.cause = original.cause;
   const auto shows = [&](const CheckCase& smaller) {
-    return examiner.shows(smaller, record.outcome.signature);
+    try {
+      return examiner.shows(smaller, record.outcome.signature);
+    } catch (const Interrupted&) {
+      return false;
+    }
   };
   const ShrinkResult small = shrink(c, shows, request.shrink);
   std::string minimal;

@@ -64,6 +64,15 @@ bool write_all(int fd, std::string_view bytes) {
   return ::fsync(fd) == 0 || errno == EINVAL;
 }
 
+/// Where a link points to.
+std::string resolved(const std::string& path) {
+  char* found = ::realpath(path.c_str(), nullptr);
+  if (!found) return path;
+  const std::string target = found;
+  std::free(found);
+  return target;
+}
+
 }  // namespace
 
 std::uint64_t machine_memory() {
@@ -98,7 +107,7 @@ std::string read_file_bytes(const std::string& path, std::uint64_t limit) {
   return bytes;
 }
 
-void write_file_atomic(const std::string& path, std::string_view bytes) {
+void check_writable(const std::string& path) {
   if (path.find('\0') != std::string::npos) fail(path, "a file name holds no NUL");
   struct stat info;
   if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
@@ -108,11 +117,16 @@ void write_file_atomic(const std::string& path, std::string_view bytes) {
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     fail(path, "is not a regular file, cannot be replaced");
   }
-  std::string target = path;
-  if (char* resolved = ::realpath(path.c_str(), nullptr)) {
-    target = resolved;
-    std::free(resolved);
-  }
+  const std::string target = resolved(path);
+  const std::string folder = target.find('/') == std::string::npos
+                                 ? std::string(".")
+                                 : target.substr(0, target.rfind('/') + 1);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) fail(path, "cannot be written: " + last_error());
+}
+
+void write_file_atomic(const std::string& path, std::string_view bytes) {
+  check_writable(path);
+  const std::string target = resolved(path);
   std::string temporary = target + ".XXXXXX";
   Descriptor file(::mkostemp(temporary.data(), O_CLOEXEC));
   if (file.get() < 0) fail(path, "cannot be written: " + last_error());

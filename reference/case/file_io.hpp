@@ -14,6 +14,10 @@ std::uint64_t machine_memory();
 /// regular file, unreadable, larger than `limit` bytes, changed while it was read.
 std::string read_file_bytes(const std::string& path, std::uint64_t limit);
 
+/// Throws InputError when write_file_atomic could not write there: no such folder, no permission,
+/// something else than a file.
+void check_writable(const std::string& path);
+
 /// Writes a temporary file beside `path`, then renames it to `path`. Throws InputError and leaves
 /// nothing behind when that fails.
 void write_file_atomic(const std::string& path, std::string_view bytes);

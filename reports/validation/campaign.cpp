@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 
+#include "checks/candidate/stop_signal.hpp"
 #include "checks/faults/candidate.hpp"
 #include "checks/faults/fault.hpp"
 #include "checks/verdict/check.hpp"
@@ -113,6 +114,11 @@ std::vector<KillRow> try_faults(const Operation& operation, const std::string& m
   judging.seed = request.seed;
   for (const CheckCase& c : check_cases(operation, preset, request.seed)) {
     if (c.exact) continue;
+    if (StopSignal::received() != 0) {
+      // What was not rejected yet might have been.
+      std::erase_if(rows, [](const KillRow& row) { return row.killed == 0; });
+      return rows;
+    }
     std::vector<Direction> known;
     std::optional<Judged> shared;
     for (std::size_t f = 0; f < rows.size(); ++f) {
@@ -185,7 +191,7 @@ AlarmShare try_correct(const std::string& spec, const std::string& model_name, s
   }
   CheckRequest check;
   check.seed = request.seed;
-  for (std::int64_t i = first; i < last; i += step) {
+  for (std::int64_t i = first; i < last && StopSignal::received() == 0; i += step) {
     const Operation& operation = *known[(i / step) % static_cast<std::int64_t>(known.size())];
     const RandomCase drawn = random_case(operation, model, request.seed, i, {96, 12, 2});
     const Verdict verdict = check_case(*candidate, drawn.given, model, check);
@@ -274,8 +280,7 @@ SensitivityRow sensitivity(const GateOf& what, const std::string& model_name,
   const auto largest_errors = [&](const RunResult& r) {
     std::map<std::string, double> largest;
     for (const auto& [name, e] : expectation) {
-      const bool output = r.outputs.count(name) != 0;
-      const auto& values = output ? r.outputs.at(name).data : r.gradients.at(name.substr(2)).data;
+      const auto& values = r.find(name)->data;
       for (std::size_t i = 0; i < values.size(); ++i) {
         largest[name] = std::max(largest[name], std::fabs(values[i] - e.truth[i]));
       }
@@ -376,6 +381,7 @@ CampaignReport run_campaign(const CampaignRequest& request) {
                     static_cast<std::int64_t>(kGates.size() * request.models.size()));
     for (const std::string& model : request.models) {
       for (const GateOf& gate : kGates) {
+        if (StopSignal::received() != 0) break;
         report.sensitivity.push_back(sensitivity(gate, model, request));
         counter.done(std::string(gate.op) + " " + gate.gate);
       }
@@ -383,11 +389,13 @@ CampaignReport run_campaign(const CampaignRequest& request) {
   }
   const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start;
   report.seconds = spent.count();
+  report.signal = StopSignal::received();
   return report;
 }
 
 std::string campaign_markdown(const CampaignReport& campaign) {
   std::string text;
+  if (campaign.signal != 0) text += "Interrupted: not everything was run.\n\n";
   if (!campaign.kills.empty()) {
     text +=
         "| model | fault and operation | rejected | within the declared rounding | missed | named "

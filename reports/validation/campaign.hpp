@@ -54,8 +54,10 @@ struct CampaignReport {
   std::vector<AlarmRow> alarms;
   std::vector<SensitivityRow> sensitivity;
   double seconds = 0;
+  int signal = 0;  // that ended it early, or 0
 };
 
+/// Where a StopSignal (checks/candidate/stop_signal.hpp) comes: what there is so far.
 CampaignReport run_campaign(const CampaignRequest& request);
 
 /// Page, JSON and CSV. A finding: a false alarm, or a fault that shows and is not rejected.

@@ -1,4 +1,6 @@
-#include "fuzz/campaign/stop_signal.hpp"
+#include "checks/candidate/stop_signal.hpp"
+
+#include <cstdio>
 
 namespace assay {
 namespace {
@@ -38,5 +40,12 @@ StopSignal::~StopSignal() {
 }
 
 int StopSignal::received() { return received_signal; }
+
+void die_by(int signal) {
+  if (signal == 0) return;
+  std::fflush(stdout);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
 
 }  // namespace assay
