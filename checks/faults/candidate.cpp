@@ -12,20 +12,6 @@
 namespace assay {
 namespace {
 
-/// The emulated format; fp64 is not emulated but computed in double.
-Format emulated_format(NumberFormat format) {
-  switch (format) {
-    case NumberFormat::tf32:
-      return Format::tf32;
-    case NumberFormat::fp16:
-      return Format::fp16;
-    case NumberFormat::bf16:
-      return Format::bf16;
-    default:
-      return Format::fp32;
-  }
-}
-
 Emulation emulation_of(const PrecisionModel& model) {
   Emulation e;
   e.operand = emulated_format(model.operand);

@@ -17,44 +17,11 @@ constexpr double kOutward = 1 + 0x1p-26;
 /// ellipsoids, terms of one sum (kOutward covers 2^26).
 constexpr double kMostBytes = 256 * 1048576.0, kMostWork = 4e10, kMostTerms = 0x1p26;
 
-Format emulated(NumberFormat format) {
-  switch (format) {
-    case NumberFormat::tf32:
-      return Format::tf32;
-    case NumberFormat::fp16:
-      return Format::fp16;
-    case NumberFormat::bf16:
-      return Format::bf16;
-    default:
-      return Format::fp32;
-  }
-}
-
-double largest(NumberFormat format) {
-  if (format == NumberFormat::fp64) return std::numeric_limits<double>::max();
-  return format == NumberFormat::fp16 ? 65504.0
-                                      : 0x1p127 * (2 - 2 * unit_roundoff(emulated(format)));
-}
-
-/// Half the distance between subnormal numbers of the format.
-double smallest_spacing(NumberFormat format) {
-  switch (format) {
-    case NumberFormat::fp64:
-      return 0x1p-1074;
-    case NumberFormat::fp16:
-      return 0x1p-25;
-    case NumberFormat::bf16:
-      return 0x1p-134;
-    default:
-      return 0x1p-150;
-  }
-}
-
 BoundModel bound_model(const PrecisionModel& m) {
   BoundModel b;
   if (unit_roundoff(m.operand) > unit_roundoff(m.accumulator)) {
     b.operand = unit_roundoff(m.operand);
-    b.operand_format = emulated(m.operand);
+    b.operand_format = emulated_format(m.operand);
     // Tensor cores keep fp16 subnormals; the other formats may be flushed.
     b.operand_tiny = m.operand == NumberFormat::fp16 ? 0x1p-25 : 0x1p-126;
   }
@@ -65,7 +32,7 @@ BoundModel bound_model(const PrecisionModel& m) {
     if (unit_roundoff(f) > unit_roundoff(coarsest)) coarsest = f;
   }
   b.given_exactly = coarsest == NumberFormat::fp64;
-  b.given_format = emulated(coarsest);
+  b.given_format = emulated_format(coarsest);
   b.exp_error = m.exp_error;
   b.tanh_error = m.tanh_error;
   b.softplus_error = m.softplus_error;
@@ -132,7 +99,7 @@ ErrorBound returned(const std::vector<Bounded>& values, NumberFormat format) {
     const double error = x.total() * kOutward, reach = std::fabs(x.v) + 2 * error;
     double bound =
         error + std::max(unit_roundoff(format) * reach, smallest_spacing(format)) + m.tiny;
-    if (!(reach <= largest(format))) bound = kInfinite;
+    if (!(reach <= largest_number(format))) bound = kInfinite;
     b.bound.push_back(bound * kOutward);
     top = std::max(top, std::fabs(x.v));
   }
@@ -198,7 +165,8 @@ HardBounds hard_bound(const ValidCase& c, const PrecisionModel& model,
       exact = std::make_unique<LocalProblem<Bounded>>(exact_problem, *engine->recurrence, units[u],
                                                       Form::recurrent);
     }
-    BoundWalk walk(*engine, *local, *exact, unit_roundoff(model.state), largest(model.state));
+    BoundWalk walk(*engine, *local, *exact, unit_roundoff(model.state),
+                   largest_number(model.state));
     local->store_outputs(walk.forward(), result);
     if (!request.gradients) return;
     local->start_gradients();

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "reference/oracle/parallel.hpp"
-#include "reference/scalars/noise_extras.hpp"
 #include "reference/scalars/scalars.hpp"
 
 namespace assay {
@@ -16,18 +15,7 @@ constexpr double kHeavyTail = 4;
 /// Left to other orders and forms, whose intermediates may be larger.
 constexpr double kRangeMargin = 4;
 
-double largest_number(NumberFormat format) {
-  switch (format) {
-    case NumberFormat::fp64:
-      return std::numeric_limits<double>::max();
-    case NumberFormat::fp16:
-      return 65504;
-    default:
-      return std::numeric_limits<float>::max();
-  }
-}
-
-NoiseModel noise_model(const PrecisionModel& m, Form form, double tokens) {
+NoiseModel noise_model(const PrecisionModel& m, Form form, double tokens, std::uint64_t seed) {
   NoiseModel n;
   n.operand = std::max(unit_roundoff(m.operand), unit_roundoff(m.accumulator));
   n.operand_bits = 1 - static_cast<int>(std::lround(std::log2(2 * unit_roundoff(m.operand))));
@@ -45,32 +33,13 @@ NoiseModel noise_model(const PrecisionModel& m, Form form, double tokens) {
   // Within a chunk the order of the tokens is the kernel's own affair.
   if (form == Form::chunk) n.reorder = std::min<double>(m.chunk, tokens) / 6;
   n.steps = tokens;
-  return n;
-}
-
-NoiseExtras noise_extras(const PrecisionModel& m, std::uint64_t seed) {
-  NoiseExtras n;
   if (m.truncating_accumulator) n.bias = unit_roundoff(m.accumulator);
-  n.cast_seed = (seed + 1) * 0x9e3779b97f4a7c15ULL;
+  n.same_seed = (seed + 1) * 0x9e3779b97f4a7c15ULL;
   if (m.operand == NumberFormat::fp16) {
     n.operand_tiny = 0x1p-25;
     n.operand_max = largest_number(NumberFormat::fp16) / kRangeMargin;
   }
   return n;
-}
-
-/// Half the distance between subnormal numbers of the format.
-double smallest_spacing(NumberFormat format) {
-  switch (format) {
-    case NumberFormat::fp64:
-      return 0x1p-1074;
-    case NumberFormat::fp16:
-      return 0x1p-25;
-    case NumberFormat::bf16:
-      return 0x1p-134;
-    default:
-      return 0x1p-150;
-  }
 }
 
 template <class Real, class Take>
@@ -125,12 +94,13 @@ double next_uniform(std::uint64_t& state) {
   return static_cast<double>((x ^ x >> 31) >> 11) * 0x1p-53;
 }
 
+bool contains(const std::vector<Form>& forms, Form form) {
+  return std::find(forms.begin(), forms.end(), form) != forms.end();
+}
+
 /// The forms whose roundings a correct candidate may have.
 std::vector<Form> possible_forms(const ValidCase& c, const PrecisionModel& model) {
-  const std::vector<Form>& known = c.schema.forms;
-  const auto has = [&](Form form) {
-    return std::find(known.begin(), known.end(), form) != known.end();
-  };
+  const auto has = [&](Form form) { return contains(c.schema.forms, form); };
   // A plug-in declares one form for all its operations; a mixture may still go step by step.
   const bool mixture = c.schema.find_option("update") != nullptr;
   if (model.form == Form::chunk && has(Form::chunk) && mixture) {
@@ -139,10 +109,6 @@ std::vector<Form> possible_forms(const ValidCase& c, const PrecisionModel& model
   if (model.form_declared) return {has(model.form) ? model.form : Form::recurrent};
   if (has(Form::chunk)) return {Form::recurrent, Form::chunk};
   return {Form::recurrent};
-}
-
-bool contains_form(const std::vector<Form>& forms, Form form) {
-  return std::find(forms.begin(), forms.end(), form) != forms.end();
 }
 
 /// The format in which a result is handed over.
@@ -158,6 +124,62 @@ NumberFormat result_format(const ValidCase& c, const PrecisionModel& model,
   const bool coarser = unit_roundoff(given) > unit_roundoff(model.final_state);
   // Not coarser than other outputs: who declares fp32 gets no bf16 states.
   return coarser && unit_roundoff(given) <= unit_roundoff(model.output) ? given : model.final_state;
+}
+
+/// The sequences and heads that an element belongs to: [first, last) of each, all where its tensor
+/// has no such axis. Packed sequences count as one.
+struct Span {
+  std::int64_t batch[2], head[2];
+};
+Span span_of(const ExpectedTensor& e, std::int64_t flat, std::int64_t batches, std::int64_t heads) {
+  Span span{{0, batches}, {0, heads}};
+  std::int64_t stride = static_cast<std::int64_t>(e.truth.size());
+  for (std::size_t a = 0; a < e.shape.size() && a < e.axes.size(); ++a) {
+    stride /= e.shape[a];
+    const std::int64_t at = flat / stride % e.shape[a];
+    if (e.axes[a] == 'B') span.batch[0] = at, span.batch[1] = at + 1;
+    if (e.axes[a] == 'H' || e.axes[a] == 'N') {
+      const std::int64_t share = heads / e.shape[a];  // fewer heads are shared in blocks
+      span.head[0] = at * share, span.head[1] = (at + 1) * share;
+    }
+  }
+  return span;
+}
+
+/// A chunk form computes whole blocks and masks them: what overflows reaches, as 0 times infinity,
+/// everything of its sequence and head.
+void mark_spoiled(Expectation& expectation) {
+  std::int64_t batches = 1, heads = 1;
+  bool any = false;
+  for (const auto& [name, e] : expectation) {
+    for (std::size_t a = 0; a < e.shape.size() && a < e.axes.size(); ++a) {
+      if (e.axes[a] == 'B') batches = std::max(batches, e.shape[a]);
+      if (e.axes[a] == 'H' || e.axes[a] == 'N') heads = std::max(heads, e.shape[a]);
+    }
+    any = any || !std::all_of(e.sigma.begin(), e.sigma.end(),
+                              [](double sigma) { return std::isfinite(sigma); });
+  }
+  if (!any) return;
+  std::vector<bool> overflows(static_cast<std::size_t>(batches * heads));
+  const auto visit = [&](const ExpectedTensor& e, std::size_t i, auto take) {
+    const Span span = span_of(e, static_cast<std::int64_t>(i), batches, heads);
+    for (std::int64_t b = span.batch[0]; b < span.batch[1]; ++b) {
+      for (std::int64_t h = span.head[0]; h < span.head[1]; ++h) take(b * heads + h);
+    }
+  };
+  for (const auto& [name, e] : expectation) {
+    for (std::size_t i = 0; i < e.sigma.size(); ++i) {
+      if (!std::isfinite(e.sigma[i])) visit(e, i, [&](auto at) { overflows[at] = true; });
+    }
+  }
+  for (auto& [name, e] : expectation) {
+    e.spoiled.assign(e.sigma.size(), false);
+    for (std::size_t i = 0; i < e.sigma.size(); ++i) {
+      bool spoiled = false;
+      visit(e, i, [&](auto at) { spoiled = spoiled || overflows[at]; });
+      e.spoiled[i] = spoiled;
+    }
+  }
 }
 
 /// 2 mean²/variance of the lanes' sums of z² are the degrees of freedom of a χ² like them; uniform
@@ -196,8 +218,8 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
   const double tokens = c.sizes.has('T') ? static_cast<double>(c.sizes['T']) : 0;
   parallel_for(runs, request.threads, [&](std::int64_t r) {
     const Form form = forms[r * groups / runs];
-    const NoiseScope scope(noise_model(model, form, tokens), request.seed * 1000003 + r);
-    const NoiseExtrasScope more(noise_extras(model, request.seed * 8191 + r));
+    const NoiseScope scope(noise_model(model, form, tokens, request.seed * 8191 + r),
+                           request.seed * 1000003 + r);
     const RunOptions run{form, request.gradients, 1, {}};
     results[r] = evaluate<Noisy>(lift<Noisy>(c), run);
   });
@@ -207,6 +229,7 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
     for_each_tensor(results[r], [&](const std::string& name, const Tensor<Noisy>& t) {
       ExpectedTensor& e = expectation[name];
       e.groups = groups;
+      e.format = result_format(c, model, request, name);
       if (request.lanes_only && r == 0) {
         e.shape = t.shape;
         for (const Noisy& x : t.data) e.truth.push_back(x.v);
@@ -245,7 +268,7 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
   fill_truth(c, run, expectation);
   std::uint64_t position = 0;  // among all elements of all tensors
   for (auto& [name, e] : expectation) {
-    const NumberFormat format = e.format = result_format(c, model, request, name);
+    const NumberFormat format = e.format;
     const double u_out = unit_roundoff(format);
     for (std::size_t i = 0; i < e.sigma.size(); ++i) {
       // Below the normal range the spacing is absolute.
@@ -272,14 +295,7 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
     }
     e.independent = independent_errors(e);
   }
-  if (contains_form(forms, Form::chunk)) {
-    bool overflow = false;
-    for (const auto& [name, e] : expectation) {
-      overflow = overflow || !std::all_of(e.sigma.begin(), e.sigma.end(),
-                                          [](double sigma) { return std::isfinite(sigma); });
-    }
-    for (auto& [name, e] : expectation) e.spoiled = overflow;
-  }
+  if (contains(forms, Form::chunk)) mark_spoiled(expectation);
   return expectation;
 }
 

@@ -28,9 +28,10 @@ struct ExpectedTensor {
   /// The lanes are so many groups of equal size, one per form that the candidate may have computed;
   /// σ and every spread are the largest of the groups'.
   int groups = 1;
-  /// Somewhere in the case the formats overflow, and the form multiplies by what it masks: values
-  /// that are not finite say nothing anywhere.
-  bool spoiled = false;
+  /// Elements of a sequence and head in which something overflows, where the form multiplies by
+  /// what it masks: a value that is not finite says nothing there. Empty: none.
+  std::vector<bool> spoiled;
+  bool may_be_spoiled(std::size_t i) const { return !spoiled.empty() && spoiled[i]; }
   /// How many independent errors the elements' errors amount to, from the spread of the lanes' sums
   /// of z²: one rounding that reaches all elements is one.
   double independent = 0;

@@ -12,12 +12,12 @@ namespace assay {
 NonFinite non_finite(const Expectation& expectation, const RunResult& result) {
   NonFinite places;
   for (const auto& [name, e] : expectation) {
-    const std::vector<double>* values = result.find(name);
-    if (!values || values->size() != e.truth.size()) continue;
-    const TensorStatistics s = statistics(e, *values);
+    const Tensor<double>* given = result.find(name);
+    if (!given || given->data.size() != e.truth.size()) continue;
+    const TensorStatistics s = statistics(e, given->data);
     if (s.non_finite == 0) continue;
     for (std::size_t i = 0; i < s.z.size(); ++i) {
-      if (std::isinf(s.z[i]) && !std::isfinite((*values)[i])) places[name].push_back(i);
+      if (std::isinf(s.z[i]) && !std::isfinite(given->data[i])) places[name].push_back(i);
     }
   }
   return places;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -17,12 +18,18 @@ struct FormatRow {
   NumberFormat format;
   const char* name;
   double unit_roundoff;
+  Format emulated;
+  double largest;
+  double smallest_spacing;  // half of it
 };
-constexpr std::array<FormatRow, 5> kFormats = {{{NumberFormat::fp64, "fp64", 0x1p-53},
-                                                {NumberFormat::fp32, "fp32", 0x1p-24},
-                                                {NumberFormat::tf32, "tf32", 0x1p-11},
-                                                {NumberFormat::fp16, "fp16", 0x1p-11},
-                                                {NumberFormat::bf16, "bf16", 0x1p-8}}};
+constexpr std::array<FormatRow, 5> kFormats = {{
+    {NumberFormat::fp64, "fp64", 0x1p-53, Format::fp32, std::numeric_limits<double>::max(),
+     0x1p-1074},
+    {NumberFormat::fp32, "fp32", 0x1p-24, Format::fp32, 0x1p128 * (1 - 0x1p-24), 0x1p-150},
+    {NumberFormat::tf32, "tf32", 0x1p-11, Format::tf32, 0x1p128 * (1 - 0x1p-11), 0x1p-150},
+    {NumberFormat::fp16, "fp16", 0x1p-11, Format::fp16, 65504, 0x1p-25},
+    {NumberFormat::bf16, "bf16", 0x1p-8, Format::bf16, 0x1p128 * (1 - 0x1p-8), 0x1p-134},
+}};
 
 const FormatRow& row(NumberFormat format) {
   for (const FormatRow& r : kFormats) {
@@ -112,6 +119,9 @@ PrecisionModel parse_model(const std::string& file) {
 
 double unit_roundoff(NumberFormat format) { return row(format).unit_roundoff; }
 std::string format_name(NumberFormat format) { return row(format).name; }
+Format emulated_format(NumberFormat format) { return row(format).emulated; }
+double largest_number(NumberFormat format) { return row(format).largest; }
+double smallest_spacing(NumberFormat format) { return row(format).smallest_spacing; }
 
 NumberFormat parse_format(const std::string& text) {
   for (const FormatRow& r : kFormats) {
@@ -134,19 +144,7 @@ DType storage_dtype(NumberFormat format) {
 }
 
 double round_to(NumberFormat format, double x) {
-  switch (format) {
-    case NumberFormat::fp64:
-      return x;
-    case NumberFormat::fp32:
-      return round_to(Format::fp32, x);
-    case NumberFormat::tf32:
-      return round_to(Format::tf32, x);
-    case NumberFormat::fp16:
-      return round_to(Format::fp16, x);
-    case NumberFormat::bf16:
-      return round_to(Format::bf16, x);
-  }
-  return x;
+  return format == NumberFormat::fp64 ? x : round_to(emulated_format(format), x);
 }
 
 PrecisionModel preset_model(const std::string& name) {

@@ -9,6 +9,8 @@
 
 namespace assay {
 
+enum class Format;  // of reference/scalars/rounded.hpp
+
 enum class NumberFormat { fp64, fp32, tf32, fp16, bf16 };
 
 /// Unit roundoff of round-to-nearest: fp64 2^-53, fp32 2^-24, tf32 and fp16 2^-11, bf16 2^-8.
@@ -17,6 +19,11 @@ std::string format_name(NumberFormat format);
 NumberFormat parse_format(const std::string& text);  // InputError for an unknown name
 /// The dtype in which values of this format are stored (tf32 in F32).
 DType storage_dtype(NumberFormat format);
+/// The emulated format; fp64 is not emulated but computed in double, and given as fp32.
+Format emulated_format(NumberFormat format);
+double largest_number(NumberFormat format);
+/// Half the distance between subnormal numbers of the format.
+double smallest_spacing(NumberFormat format);
 /// x rounded to nearest even in `format`.
 double round_to(NumberFormat format, double x);
 

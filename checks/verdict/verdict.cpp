@@ -65,12 +65,10 @@ VerdictKind kind_of(RunStatus status) {
 /// Missing tensors and wrong shapes; empty when everything expected is there.
 std::string missing_or_misshapen(const Expectation& expectation, const RunResult& result) {
   for (const auto& [name, e] : expectation) {
-    const bool gradient = !result.outputs.count(name);
-    const auto& set = gradient ? result.gradients : result.outputs;
-    const auto found = set.find(gradient && name.rfind("d_", 0) == 0 ? name.substr(2) : name);
-    if (found == set.end()) return name + " was not returned";
-    if (found->second.shape != e.shape) {
-      return fmt::format("{} has shape {}, must be {}", name, shape_text(found->second.shape),
+    const Tensor<double>* given = result.find(name);
+    if (!given) return name + " was not returned";
+    if (given->shape != e.shape) {
+      return fmt::format("{} has shape {}, must be {}", name, shape_text(given->shape),
                          shape_text(e.shape));
     }
   }
@@ -115,7 +113,7 @@ void try_sentinels(const ValidCase& c, const PrecisionModel& model, const Expect
 void judge_exactly(const Expectation& expectation, const RunResult& result, std::int64_t chunk,
                    Verdict& verdict) {
   for (const auto& [name, e] : expectation) {
-    const std::vector<double>& values = *result.find(name);
+    const std::vector<double>& values = result.find(name)->data;
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (values[i] == e.truth[i]) continue;
       verdict.kind = VerdictKind::wrong;
@@ -329,7 +327,7 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
   const TensorVerdict* worst = nullptr;
   verdict.tensors.reserve(expectation.size());
   for (const auto& [name, e] : expectation) {
-    const std::vector<double>& values = *result.find(name);
+    const std::vector<double>& values = result.find(name)->data;
     TensorVerdict t{name, e.shape, statistics(e, values), "", e.no_hard_bound};
     t.where = place(e, t.stats.worst, chunk);
     accepted = accepted && t.stats.accepted();
@@ -343,6 +341,16 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
     verdict.tensors.push_back(std::move(t));
   }
   if (!request.exact) fit_precision(model, verdict);
+  std::int64_t elements = 0, beyond = 0;
+  for (const TensorVerdict& t : verdict.tensors) {
+    elements += t.stats.elements;
+    beyond += t.stats.beyond_range;
+  }
+  if (beyond > 0) {
+    verdict.notes.push_back(
+        fmt::format("{} of {} values were not judged: the formats overflow on the way to them",
+                    beyond, elements));
+  }
   for (const TensorVerdict& t : verdict.tensors) {
     if (t.stats.accepted()) continue;
     if (!worst || t.stats.max_z > worst->stats.max_z) worst = &t;
@@ -400,6 +408,10 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
       verdict.sentence = h.kind + ": " + h.tensor + " " + h.detail;
     }
   }
+  if (verdict.kind == VerdictKind::pass && beyond > 0 && beyond == elements) {
+    verdict.kind = VerdictKind::weak_test;
+    verdict.sentence = "the declared formats overflow everywhere: nothing could be judged";
+  }
   if (verdict.kind == VerdictKind::pass && !request.exact) {
     try_sentinels(c, model, expectation, request, verdict);
   }
@@ -420,8 +432,12 @@ void add_properties(const PropertyReport& report, Verdict& verdict) {
   if (verdict.kind == VerdictKind::pass || verdict.kind == VerdictKind::weak_test) {
     verdict.kind = VerdictKind::inconsistent;
     verdict.sentence = what;
-  } else if (verdict.cause.empty()) {
+  } else if (verdict.cause.empty() && verdict.structures.empty()) {
     verdict.cause = what;
+  } else if (verdict.cause.empty()) {
+    const StructureFinding& s = verdict.structures[0];
+    verdict.cause = fmt::format("none that is known; errors of {} stand out at {} = {}", s.tensor,
+                                s.axis, s.index);
   }
 }
 

@@ -44,7 +44,10 @@ Plan::Plan(PlanRequest request) : request_(std::move(request)) {
   const auto of_these = [&](std::vector<PinnedCase>& cases) {
     std::erase_if(cases, [&](const PinnedCase& c) {
       const auto& ops = request_.operations;
-      return std::find(ops.begin(), ops.end(), c.given.valid.data.op) == ops.end();
+      // What is stored in two bytes comes back in two bytes, whatever the model says.
+      const NumberFormat stored = infer_model(c.given.valid.data).input;
+      return std::find(ops.begin(), ops.end(), c.given.valid.data.op) == ops.end() ||
+             (stored != NumberFormat::fp32 && stored != request_.model.input);
     });
     return static_cast<std::int64_t>(cases.size());
   };

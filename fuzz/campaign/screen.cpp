@@ -11,38 +11,13 @@ namespace {
 constexpr double kElement = 5.5, kRms = 1.15, kMean = 6, kHopeless = 1e4;
 constexpr std::int64_t kFew = 16;
 
-const Tensor<double>* tensor_of(const RunResult& result, const std::string& name) {
-  if (const auto found = result.outputs.find(name); found != result.outputs.end()) {
-    return &found->second;
-  }
-  if (name.rfind("d_", 0) != 0) return nullptr;
-  const auto found = result.gradients.find(name.substr(2));
-  return found == result.gradients.end() ? nullptr : &found->second;
-}
-
 /// What rounding into the format it is handed over in adds: the spacing at `truth`, over √12.
 double output_sigma(NumberFormat format, double truth) {
-  const double least = format == NumberFormat::fp16   ? 0x1p-25
-                       : format == NumberFormat::bf16 ? 0x1p-134
-                       : format == NumberFormat::fp64 ? 0x1p-1074
-                                                      : 0x1p-150;
-  return std::max(unit_roundoff(format) * std::fabs(truth), least) / std::sqrt(3.0);
+  return std::max(unit_roundoff(format) * std::fabs(truth), smallest_spacing(format)) /
+         std::sqrt(3.0);
 }
 
-NumberFormat format_of(const ValidCase& c, const PrecisionModel& model, const RunResult& result,
-                       const std::string& name) {
-  const OutputSpec* out = c.schema.find_output(name);
-  if (!out || !out->final_state) return model.output;
-  // The coarser of what is declared and what was handed over: the full verdict says which is right.
-  const auto stored = result.stored.find(name);
-  if (stored == result.stored.end()) return model.final_state;
-  const NumberFormat given = stored->second == DType::BF16  ? NumberFormat::bf16
-                             : stored->second == DType::F16 ? NumberFormat::fp16
-                                                            : NumberFormat::fp32;
-  return unit_roundoff(given) > unit_roundoff(model.final_state) ? given : model.final_state;
-}
-
-void look(const ExpectedTensor& e, NumberFormat format, const Tensor<double>& t, Screen& s) {
+void look(const ExpectedTensor& e, const Tensor<double>& t, Screen& s) {
   double squares = 0, mean = 0;
   const std::size_t lanes = e.lanes.size();
   std::vector<double> lane_mean(lanes);
@@ -52,10 +27,10 @@ void look(const ExpectedTensor& e, NumberFormat format, const Tensor<double>& t,
     s.growth = std::max(s.growth, std::fabs(truth));
     double sum = 0;
     for (const std::vector<float>& lane : e.lanes) sum += double{lane[i]} * lane[i];
-    const double rounding = output_sigma(format, truth);
+    const double rounding = output_sigma(e.format, truth);
     const double sigma = std::sqrt(sum / static_cast<double>(lanes) + rounding * rounding);
     if (!std::isfinite(sigma)) continue;  // beyond the range of the formats
-    const double rounded = round_to(format, truth);
+    const double rounded = round_to(e.format, truth);
     if (value == truth || value == rounded) {
       ++judged;
       continue;
@@ -89,13 +64,13 @@ Screen look_once(const ValidCase& c, const PrecisionModel& model, const RunResul
   const Expectation expectation =
       expect(c, model, {gradients, lanes, seed, 1, result.stored, true});
   for (const auto& [name, e] : expectation) {
-    const Tensor<double>* t = tensor_of(result, name);
+    const Tensor<double>* t = result.find(name);
     if (t == nullptr || t->shape != e.shape) {
       s.suspicious = s.hopeless = true;
       continue;
     }
     s.elements += t->size();
-    look(e, format_of(c, model, result, name), *t, s);
+    look(e, *t, s);
   }
   return s;
 }

@@ -4,26 +4,18 @@
 #include <bit>
 #include <vector>
 
-#include "reference/scalars/noise_extras.hpp"
-
 namespace assay {
 namespace detail {
 
 constinit thread_local NoiseState tls_noise;
-constinit thread_local NoiseExtras tls_noise_extras;
 
 }  // namespace detail
 
 namespace {
 
-constexpr double kUniform = 0.57735026918962576;  // 1/√3
+using detail::draw_of;
 
-/// A draw that depends on nothing but `key`.
-detail::NoiseDraw draw_of(std::uint64_t key) {
-  key = (key ^ key >> 29) * 0xbf58476d1ce4e5b9ULL;
-  key = (key ^ key >> 32) * 0x94d049bb133111ebULL;
-  return detail::NoiseDraw(key >> 40);
-}
+constexpr double kUniform = 0.57735026918962576;  // 1/√3
 
 }  // namespace
 
@@ -42,7 +34,7 @@ void Noisy::add_sum_noise(double term) {
   // A term that comes again leaves the same error behind while the sum has the same exponent.
   const std::uint64_t key = std::bit_cast<std::uint64_t>(term) >> 32 ^
                             static_cast<std::uint64_t>(std::ilogb(sum == 0 ? 1 : sum)) << 48 ^
-                            detail::tls_noise_extras.cast_seed;
+                            model.same_seed;
   const detail::NoiseDraw same = draw_of(key), other(detail::noise_bits());
   const double size = bound * kUniform + model.tiny;
   for (int i = 0; i < kLanes; ++i) d[i] += size * (i & 4 ? other[i] : same[i]);
@@ -72,33 +64,33 @@ struct Cast {
   double error[Noisy::kLanes] = {};
 };
 
-/// Different in every run of lanes, the same for all products of one.
-std::uint64_t cast_seed() { return detail::tls_noise_extras.cast_seed; }
-
 /// The model and generator in registers while a kernel runs.
 struct Source {
   NoiseModel model = detail::tls_noise.model;
   std::uint64_t random = detail::tls_noise.random;
-  NoiseExtras extras = detail::tls_noise_extras;
   // Casts of equal values have equal errors, of opposite values opposite ones: keys that come
   // again add up. But what is equal but for its last bits may be on two sides of a rounding
   // boundary, and another form casts other values: in half of the lanes all casts are independent.
-  std::uint64_t run = detail::tls_noise.model.operand_bits * 0x9e3779b97f4a7c15ULL ^ cast_seed();
+  std::uint64_t run = model.operand_bits * 0x9e3779b97f4a7c15ULL ^ model.same_seed;
   bool casts = model.operand > model.accumulator;
   ~Source() { detail::tls_noise.random = random; }
 
   [[gnu::always_inline]] void multiply_add(Noisy& acc, const Noisy& a, const Noisy& b, double sign,
                                            const Cast& cast_a, const Cast& cast_b) {
     const double product = a.v * b.v, u = model.accumulator;
+    const double term = std::fabs(product) + std::fabs(b.v * a.d[0] + (a.v + a.d[0]) * b.d[0]);
     acc.v += sign * product;
-    const auto draw = next();
-    const double variance = sum_variance(product, acc.v, model.reorder);
-    double size = product == 0 ? 0 : kUniform * u * std::sqrt(variance) + model.tiny;
+    const auto other = next();
+    const auto same =
+        acc.v == 0 ? other : draw_of(std::bit_cast<std::uint64_t>(std::fabs(acc.v)) ^ run);
+    const double variance = sum_variance(term, acc.magnitude(), model.reorder);
+    double size = term == 0 ? 0 : kUniform * u * std::sqrt(variance) + model.tiny;
     if (std::fabs(acc.v) > model.largest) size = kInfinite;
-    const double shift = -extras.bias * acc.v;
+    const double signed_size = std::copysign(size, acc.v), shift = -model.bias * acc.v;
     for (int i = 0; i < Noisy::kLanes; ++i) {
       const double da = a.d[i] + cast_a.error[i], db = b.d[i] + cast_b.error[i];
-      acc.d[i] += sign * (b.v * da + (a.v + da) * db) + (size * draw[i] + shift * kGains[i]);
+      acc.d[i] += sign * (b.v * da + (a.v + da) * db) +
+                  (signed_size * (i & 4 ? other[i] : same[i]) + shift * kGains[i]);
     }
   }
   [[gnu::always_inline]] detail::NoiseDraw next() {
@@ -111,11 +103,11 @@ struct Source {
     Cast c;
     if (!casts || x.magnitude() == 0) return c;
     const double size = std::fabs(x.v);
-    if (size > extras.operand_max) {
+    if (size > model.operand_max) {
       std::fill(c.error, c.error + Noisy::kLanes, kInfinite);
       return c;
     }
-    const double half = std::max(size * model.operand, extras.operand_tiny);
+    const double half = std::max(size * model.operand, model.operand_tiny);
     double noise = 0;
     for (const double d : x.d) noise = std::max(noise, std::fabs(d));
     if (noise >= size) {
@@ -126,7 +118,7 @@ struct Source {
       }
       return c;
     }
-    if (half > extras.operand_tiny && noise < half && representable(x.v, model.operand_bits)) {
+    if (half > model.operand_tiny && noise < half && representable(x.v, model.operand_bits)) {
       // The candidate's value is close to a number of the format and becomes that number: the cast
       // takes its error away. Another form may not cast it, so half of the lanes keep theirs.
       for (int i = 0; i < Noisy::kLanes; ++i) c.error[i] = i & 2 ? -x.d[i] : 0;
@@ -153,7 +145,7 @@ struct Sum {
   double start = 0;                // what was there before
   double products = 0;             // Σ p²
   double linear = 0, squares = 0;  // Σ S_i, Σ S_i²
-  double count = 0;                // of products that are not 0
+  double count = 0;                // of products that are not 0, their errors included
 
   [[gnu::always_inline]] void add(Noisy& acc, const Noisy& a, const Noisy& b, double sign,
                                   const Cast& cast_a, const Cast& cast_b) {
@@ -164,8 +156,9 @@ struct Sum {
       const double da = a.d[i] + cast_a.error[i], db = b.d[i] + cast_b.error[i];
       acc.d[i] += sign * (b.v * da + (a.v + da) * db);
     }
-    if (product == 0) return;
-    products += product * product;
+    const double term = std::fabs(product) + std::fabs(b.v * a.d[0] + (a.v + a.d[0]) * b.d[0]);
+    if (term == 0) return;
+    products += term * term;
     linear += acc.v;
     squares += acc.v * acc.v;
     count += 1;
@@ -184,7 +177,7 @@ struct Sum {
         squares > largest * largest
             ? kInfinite
             : kUniform * u * std::sqrt(products + sums + left) + count * source.model.tiny;
-    const double shift = -source.extras.bias * linear;
+    const double shift = -source.model.bias * linear;
     // The same sum of the same products has the same error, in half of the lanes: see cast.
     const auto other = source.next();
     const auto same = draw_of(std::bit_cast<std::uint64_t>(std::fabs(total)) ^ source.run);

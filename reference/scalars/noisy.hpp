@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <concepts>
 #include <cstdint>
@@ -39,6 +40,15 @@ struct NoiseModel {
   /// n/6 for sums of n products that a kernel may take in any order: see sum_variance.
   double reorder = 0;
   double steps = 1;  // of the recurrence
+  /// Sums of products carry a common error of g·bias·|sum| towards zero, g being fixed in a lane
+  /// and of mean square 1. Truncation to unit roundoff u (of rounding to nearest) loses between 0
+  /// and 2u: bias = u.
+  double bias = 0;
+  /// Half the spacing of the operand format's smallest numbers, and its largest number: a cast
+  /// beyond that makes the result's noise infinite.
+  double operand_tiny = 0, operand_max = std::numeric_limits<double>::infinity();
+  /// Equal values have equal rounding errors; which, this decides.
+  std::uint64_t same_seed = 0;
 };
 
 /// Variance, in units of u²/3, of adding one product to a running sum that is then `sum`. Taken in
@@ -90,6 +100,13 @@ struct NoiseDraw {
   double operator[](int lane) const { return sign[lane] * size[lane]; }
 };
 
+/// A draw that depends on nothing but `key`.
+inline NoiseDraw draw_of(std::uint64_t key) {
+  key = (key ^ key >> 29) * 0xbf58476d1ce4e5b9ULL;
+  key = (key ^ key >> 32) * 0x94d049bb133111ebULL;
+  return NoiseDraw(key >> 40);
+}
+
 // xorshift64*: the bits of one draw are taken from the well-mixed high half.
 inline std::uint32_t noise_bits() {
   std::uint64_t& s = tls_noise.random;
@@ -127,15 +144,20 @@ class Noisy {
   template <std::integral Integer>
   Noisy(Integer n) : v(static_cast<double>(n)) {}  // NOLINT: implicit by contract
 
-  /// Adds one rounding site: uniform in ±bound.
+  /// Adds one rounding site: uniform in ±bound. Equal results are rounded alike and opposite ones
+  /// in opposite directions, in half of the lanes: what is equal but for its last bits may not be.
   void add_noise(double bound) {
     constexpr double kUniform = 0.57735026918962576;  // 1/√3
     const NoiseModel& model = detail::tls_noise.model;
     const double size = bound > model.elementwise * model.largest
                             ? std::numeric_limits<double>::infinity()
                             : bound * kUniform + model.tiny;
-    const detail::NoiseDraw draw(detail::noise_bits());
-    for (int i = 0; i < kLanes; ++i) d[i] += size * draw[i];
+    const detail::NoiseDraw other(detail::noise_bits()),
+        same = v == 0
+                   ? other
+                   : detail::draw_of(std::bit_cast<std::uint64_t>(std::fabs(v)) ^ model.same_seed);
+    const double signed_size = std::copysign(size, v);
+    for (int i = 0; i < kLanes; ++i) d[i] += signed_size * (i & 4 ? other[i] : same[i]);
   }
   /// The rounding of this = x·(1 ± gap), u < gap < ∛u. A state that a gate near 1 multiplies step
   /// after step moves by gap/u spacings each time; what is left over after rounding changes by

@@ -1,12 +1,15 @@
 // Verdicts on results made by the reference itself in rounded arithmetic, right and wrong.
 #include "checks/verdict/verdict.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
+#include "checks/faults/candidate.hpp"
 #include "checks/output/check_formats.hpp"
 #include "checks/verdict/check_cases.hpp"
+#include "reference/case/generate.hpp"
 #include "reference/scalars/scalars.hpp"
 
 using namespace assay;
@@ -87,6 +90,55 @@ TEST_CASE("verdict: NaN fails whatever the tolerance", "[verdict]") {
   const Verdict v = judged(c, model, result);
   REQUIRE(v.kind == VerdictKind::wrong);
   REQUIRE(v.sentence.find("o has 1 non-finite") != std::string::npos);
+}
+
+TEST_CASE("verdict: a fault that gives NaN is named by the places", "[verdict]") {
+  GenerateRequest request;
+  request.op = "mdn";
+  request.shape = "B=1,T=9,H=2,K=3,V=2";
+  request.gates = {"dead"};
+  request.options = {"chunk=3"};
+  const Operation& operation = find_operation("mdn");
+  const auto schema = [&](const Case* data) { return operation.schema(data); };
+  Case data = generate(schema, request);
+  const ValidCase c = validate(std::move(data), schema(nullptr));
+  PrecisionModel model = preset_model("fp32");
+  model.chunk = 3;
+  const auto faulty = make_fault_candidate("mdn.mu_zero_nan", model);
+  const Verdict v = judge(c, *faulty->info().model, faulty->run(c, true), JudgeRequest());
+  CAPTURE(v.sentence, v.cause);
+  CHECK(v.kind == VerdictKind::wrong);
+  CHECK(std::count(v.blamed.begin(), v.blamed.end(), "mdn.mu_zero_nan") == 1);
+}
+
+TEST_CASE("verdict: what overflows excuses its own sequence only", "[verdict]") {
+  GenerateRequest request;
+  request.op = "delta";
+  request.shape = "B=2,T=40,H=1,K=4,V=2";
+  request.gates = {"beta=2:2"};
+  const Operation& operation = find_operation("delta");
+  const auto schema = [&](const Case* data) { return operation.schema(data); };
+  Case data = generate(schema, request);
+  // (1 - 2 |k|²)^40 is far beyond fp32 in the first sequence and harmless in the second.
+  std::vector<double>& k = data.tensors.at("k").values;
+  for (std::size_t i = 0; i < k.size(); ++i) k[i] *= i < k.size() / 2 ? 64 : 0.125;
+  const ValidCase c = validate(std::move(data), schema(nullptr));
+  const PrecisionModel model = preset_model("fp32");
+  RunResult result = emulate(c, model);
+  Verdict v = judge(c, model, result, JudgeRequest());
+  CAPTURE(v.sentence, v.notes);
+  CHECK(v.kind == VerdictKind::pass);
+  std::vector<double>& o = result.outputs.at("o").data;
+  CHECK_FALSE(std::isfinite(o[o.size() / 2 - 1]));
+  o[o.size() - 1] = std::numeric_limits<double>::quiet_NaN();
+  v = judge(c, model, result, JudgeRequest());
+  CHECK(v.kind == VerdictKind::wrong);
+  for (auto* set : {&result.outputs, &result.gradients}) {
+    for (auto& [name, t] : *set) {
+      std::fill(t.data.begin(), t.data.end(), std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+  CHECK(judge(c, model, result, JudgeRequest()).kind == VerdictKind::wrong);
 }
 
 TEST_CASE("verdict: a gate that is slightly off is found and named", "[verdict]") {
