@@ -7,6 +7,35 @@
 
 namespace assay::cuda {
 
+/// A lower triangular matrix in blocks of 2x2 tiles, those below the diagonal and on it row by row.
+inline constexpr int kBlockBytes = 4 * kTileBytes;
+
+__device__ __forceinline__ int triangle_block(int row, int column) {
+  return row * (row + 1) / 2 + column;
+}
+__device__ __forceinline__ int block_tile(int row, int column) {
+  return (2 * row + column) * kTileBytes;
+}
+
+struct TriangleMatrix {
+  char* base;
+
+  __device__ __forceinline__ const char* block(int row, int column) const {
+    return base + triangle_block(row, column) * kBlockBytes;
+  }
+  /// A block's tiles (0, 0), (0, 1), (1, 0), (1, 1).
+  __device__ __forceinline__ void load_across(std::uint32_t (&x)[4], int row, int column,
+                                              int lane) const {
+    load_tiles<false>(x, block(row, column) + lane * 16);
+  }
+  /// A block's tiles (0, 0), (1, 0), (0, 1), (1, 1), each transposed.
+  __device__ __forceinline__ void load_down(std::uint32_t (&x)[4], int row, int column,
+                                            int lane) const {
+    const int tile = block_tile(lane >> 3 & 1, lane >> 4);
+    load_tiles<true>(x, block(row, column) + tile + (lane & 7) * 16);
+  }
+};
+
 /// A chunk of a sequence and a head, of a block that has no unit of its own.
 struct MdnPlace {
   std::int64_t batch, first;  // of its first step in the tensors
@@ -125,24 +154,6 @@ __device__ __forceinline__ MdnGates chunk_gates(const MdnParams& p, const MdnPla
   if (t < at.steps) g = load_gates(p, at.batch, at.first + t, at.head);
   if (t >= at.steps && ASSAY_MDN_IS_FAULT(p, tail_chunk_decays)) g.alpha = 0.5f;
   return g;
-}
-
-/// One column of γ and m from step `from` on (of ᾱ: γ = 1, m = 0 before; of b and μ̄: γ = 0, m = 1),
-/// each(i, γ_i, m_i).
-template <bool momentum, class Each>
-__device__ __forceinline__ void follow_column(const float* alpha, const float* mu,
-                                              const float* beta, int from, float gamma, float m,
-                                              const Each& each) {
-#pragma unroll 4
-  for (int i = from; i < kChunk; ++i) {
-    if constexpr (momentum) {
-      m *= mu[i];
-      gamma = fmaf(alpha[i], gamma, beta[i] * m);
-    } else {
-      gamma *= alpha[i];
-    }
-    each(i, gamma, m);
-  }
 }
 
 }  // namespace assay::cuda

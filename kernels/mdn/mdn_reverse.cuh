@@ -27,13 +27,13 @@ struct ReverseMemory {
 /// += Y^T L for a lower triangular L in tiles and Y^T [16, kChunk] as operands A.
 __device__ __forceinline__ void times_upper(Columns<kChunk / 8>& out,
                                             const std::uint32_t (&a)[kChunk / 16][4],
-                                            const TileMatrix<kChunk / 8>& lower, int lane) {
+                                            const TriangleMatrix& lower, int lane) {
 #pragma unroll
   for (int n = 0; n < kChunk / 8; n += 2) {
 #pragma unroll
     for (int step = n / 2; step < kChunk / 16; ++step) {
       std::uint32_t b[4];
-      lower.load_down<true>(b, 2 * step, n, lane);
+      lower.load_down(b, step, n / 2, lane);
       multiply(out.x[n], a[step], b[0], b[1]), multiply(out.x[n + 1], a[step], b[2], b[3]);
     }
   }

@@ -79,14 +79,13 @@ struct Scan {
   /// X^T L^T for a lower triangular L in tiles.
   __device__ __forceinline__ static void times_lower(Columns<kChunk / 8>& out,
                                                      const std::uint32_t (&a)[kChunk / 16][4],
-                                                     const TileMatrix<kChunk / 8>& lower,
-                                                     int lane) {
+                                                     const TriangleMatrix& lower, int lane) {
 #pragma unroll
     for (int n = 0; n < kChunk / 8; n += 2) {
 #pragma unroll
       for (int step = 0; step <= n / 2; ++step) {
         std::uint32_t b[4];
-        lower.template load_across<false>(b, n, 2 * step, lane);
+        lower.load_across(b, n / 2, step, lane);
         read(out, a[step], b, n);
       }
     }
