@@ -7,11 +7,12 @@
 
 namespace assay::cuda {
 
-/// A lower triangular matrix in blocks of 2x2 tiles, those below the diagonal and on it row by row.
+/// A lower triangular matrix in blocks of 2x2 tiles, those on the diagonal and below it column by
+/// column.
 inline constexpr int kBlockBytes = 4 * kTileBytes;
 
-__device__ __forceinline__ int triangle_block(int row, int column) {
-  return row * (row + 1) / 2 + column;
+__device__ __forceinline__ constexpr int triangle_block(int row, int column) {
+  return column * (2 * kChunk / 16 - 1 - column) / 2 + row;
 }
 __device__ __forceinline__ int block_tile(int row, int column) {
   return (2 * row + column) * kTileBytes;

@@ -1,34 +1,40 @@
-// Forward through time. A block has `pairs` pairs of warps, each for 16 columns of V of one head of
-// a sequence: the first of a pair carries S^T and M^T, solves for R and updates, the second fetches
-// the next chunk, reads out O from the states before the chunk, which the first leaves in shared
-// memory, and keeps what the way back needs.
+// Forward through time. A block has two warpgroups, each warp for 16 columns of V of one head of a
+// sequence: the first carries S^T and M^T, solves for R and updates, the second reads out O from the
+// states before the chunk, which the first leaves in shared memory, and keeps what the way back
+// needs. The next chunks are fetched by a third, or, where registers do not allow one, by the second.
 #pragma once
 
+#include "kernels/common/cuda/warpgroup.cuh"
 #include "kernels/mdn/mdn_carry.cuh"
 
 namespace assay::cuda {
 
-template <bool momentum, int K, int pairs>
+/// Warps of a warpgroup: pairs of one that carries and one that reads out.
+inline constexpr int kPairs = 4;
+
+template <bool momentum, int K>
 struct ScanMemory {
   static constexpr bool kHelpersFetch = momentum;
-  static constexpr int kThreads = (kHelpersFetch ? 64 : 96) * pairs;
+  static constexpr int kThreads = (kHelpersFetch ? 64 : 96) * kPairs;
   static constexpr int kStates = momentum ? 2 : 1;
-  static constexpr int kRows = kChunk * K * 2, kValues = kChunk * 16 * pairs * 2;
+  static constexpr int kRows = kChunk * K * 2, kValues = kChunk * 16 * kPairs * 2;
   static constexpr int kQ = 0, kK = kRows, kV = 2 * kRows, kRecord = kV + kValues;
   static constexpr int kStage = kRecord + kRecordForward;
   static constexpr int kState = 16 * K * 2;  // of a pair
   static constexpr int kResidual = 16 * kChunk * 2;
-  static constexpr int kStatesAt = 2 * kStage;  // [parity, pair, state]
-  static constexpr int kResidualsAt = kStatesAt + 2 * pairs * kStates * kState;
-  static constexpr int kBytes = kResidualsAt + pairs * kResidual;
+  static constexpr int kOwn = 2 * kPairs * kStates * kState + kPairs * kResidual;
+  static constexpr int kStages = 3 * kStage + kOwn <= kMostSharedBytes ? 3 : 2;
+  static constexpr int kStatesAt = kStages * kStage;  // [parity, pair, state]
+  static constexpr int kResidualsAt = kStatesAt + 2 * kPairs * kStates * kState;
+  static constexpr int kBytes = kStatesAt + kOwn;
   static_assert(kBytes <= kMostSharedBytes);
 };
 
-template <bool momentum, int K, int pairs>
+template <bool momentum, int K>
 struct Scan {
-  using Memory = ScanMemory<momentum, K, pairs>;
+  using Memory = ScanMemory<momentum, K>;
   static constexpr bool kHelpersFetch = Memory::kHelpersFetch;
-  static constexpr int kSuppliers = 32 * pairs;
+  static constexpr int kSuppliers = 32 * kPairs;
 
   const MdnFast& f;
   const MdnParams& p;
@@ -48,11 +54,11 @@ struct Scan {
     return at;
   }
   __device__ __forceinline__ char* stage(std::int64_t chunk) const {
-    return memory + (chunk & 1) * Memory::kStage;
+    return memory + static_cast<unsigned>(chunk) % Memory::kStages * Memory::kStage;
   }
   __device__ __forceinline__ uint4* state(std::int64_t chunk, int which) const {
     return reinterpret_cast<uint4*>(memory + Memory::kStatesAt +
-                                    (((chunk & 1) * pairs + pair) * Memory::kStates + which) *
+                                    (((chunk & 1) * kPairs + pair) * Memory::kStates + which) *
                                         Memory::kState);
   }
   __device__ __forceinline__ uint4* residual() const {
@@ -70,24 +76,40 @@ struct Scan {
     }
   }
 
-  /// += (S^T rows^T) for the rows of a chunk.
-  __device__ __forceinline__ static void read(Columns<kChunk / 8>& out, const std::uint32_t (&a)[4],
-                                              const std::uint32_t (&b)[4], int n) {
-    multiply(out.x[n], a, b[0], b[1]), multiply(out.x[n + 1], a, b[2], b[3]);
+  /// out = S^T X^T for rows X [kChunk, K] in tiles.
+  __device__ __forceinline__ static void read(Columns<kChunk / 8>& out,
+                                              const std::uint32_t (&a)[K / 16][4], const char* x) {
+    out.clear();
+    group_begin();
+#pragma unroll
+    for (int step = 0; step < K / 16; ++step) {
+      group_multiply<true, 0, kChunk / 8>(
+          out.x, a[step], {x + 2 * step * kTileBytes, kTileBytes, K / 8 * kTileBytes});
+    }
+    group_end();
   }
 
-  /// X^T L^T for a lower triangular L in tiles.
+  __device__ __forceinline__ static void read(Columns<kChunk / 8>& out, const Columns<K / 8>& s,
+                                              const char* x) {
+    std::uint32_t a[K / 16][4];
+#pragma unroll
+    for (int step = 0; step < K / 16; ++step) s.operand(step, a[step]);
+    read(out, a, x);
+  }
+
+  /// X^T L^T for a lower triangular L.
   __device__ __forceinline__ static void times_lower(Columns<kChunk / 8>& out,
                                                      const std::uint32_t (&a)[kChunk / 16][4],
-                                                     const TriangleMatrix& lower, int lane) {
+                                                     const char* lower) {
+    const auto block = [&](int row, int column) -> GroupMatrix {
+      return {lower + triangle_block(row, column) * kBlockBytes, kTileBytes, 2 * kTileBytes};
+    };
 #pragma unroll
-    for (int n = 0; n < kChunk / 8; n += 2) {
-#pragma unroll
-      for (int step = 0; step <= n / 2; ++step) {
-        std::uint32_t b[4];
-        lower.load_across(b, n / 2, step, lane);
-        read(out, a[step], b, n);
-      }
+    for (int c = 0; c < 4; ++c) {
+      group_multiply<true, 6, 2>(out.x, a[c], block(3, c));
+      if (c < 3) group_multiply<true, 4, 2>(out.x, a[c], block(2, c));
+      if (c < 2) group_multiply<true, 2, 2>(out.x, a[c], block(1, c));
+      if (c < 1) group_multiply<true, 0, 2>(out.x, a[c], block(0, c));
     }
   }
 
@@ -104,26 +126,12 @@ struct Scan {
       const char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
-      const TileMatrix<K / 8> keys{const_cast<char*>(from) + Memory::kK};
       std::uint32_t a[kChunk / 16][4];
       {
         Columns<kChunk / 8> of_S, of_M;
-        of_S.clear();
-        if constexpr (momentum) of_M.clear();
-#pragma unroll
-        for (int step = 0; step < K / 16; ++step) {
-          std::uint32_t s[4], m[4];
-          S.operand(step, s);
-          if constexpr (momentum) M.operand(step, m);
-#pragma unroll
-          for (int n = 0; n < kChunk / 8; n += 2) {
-            std::uint32_t b[4];
-            keys.template load_across<false>(b, n, 2 * step, lane);
-            read(of_S, s, b, n);
-            if constexpr (momentum) read(of_M, m, b, n);
-          }
-        }
-        const TileMatrix<2 * pairs> values{const_cast<char*>(from) + Memory::kV};
+        read(of_S, S, from + Memory::kK);
+        if constexpr (momentum) read(of_M, M, from + Memory::kK);
+        const TileMatrix<2 * kPairs> values{const_cast<char*>(from) + Memory::kV};
 #pragma unroll
         for (int n = 0; n < kChunk / 8; n += 2) {
           std::uint32_t y[4];  // X^T = V^T - ...: tiles (n, first 8 columns), (n, other 8), ...
@@ -149,7 +157,9 @@ struct Scan {
       }
       Columns<kChunk / 8> R;
       R.clear();
-      times_lower(R, a, {const_cast<char*>(from) + Memory::kRecord + kRecordT}, lane);
+      group_begin();
+      times_lower(R, a, from + Memory::kRecord + kRecordT);
+      group_end();
 #pragma unroll
       for (int step = 0; step < kChunk / 16; ++step) {
         std::uint32_t r[4];
@@ -157,7 +167,7 @@ struct Scan {
         residual()[32 * step + lane] = make_uint4(r[0], r[1], r[2], r[3]);
       }
       arrive_threads(1 + pair, 64);
-      advance(S, M, R, keys, vectors);
+      advance(S, M, R, from + Memory::kK, vectors);
       if (chunk + 1 < chunks) {
         publish(chunk + 1, 0, S);
         if constexpr (momentum) publish(chunk + 1, 1, M);
@@ -169,8 +179,7 @@ struct Scan {
 
   __device__ __forceinline__ void advance(Columns<K / 8>& S, Columns<K / 8>& M,
                                           const Columns<kChunk / 8>& R,
-                                          const TileMatrix<K / 8>& keys,
-                                          const float* vectors) const {
+                                          const char* keys, const float* vectors) const {
     const float decay = vectors[kEndDecay], carry = vectors[kEndCarry], mu = vectors[kEndMomentum];
     const bool stale = ASSAY_MDN_IS_FAULT(p, stale_second_state);
 #pragma unroll
@@ -184,30 +193,31 @@ struct Scan {
         }
       }
     }
+    std::uint32_t s[kChunk / 16][4], m[kChunk / 16][4];
 #pragma unroll
     for (int step = 0; step < kChunk / 16; ++step) {
-      std::uint32_t s[4], m[4];
-      R.operand_times(step, vectors + kWrite * kChunk, 1, lane, s);
+      R.operand_times(step, vectors + kWrite * kChunk, 1, lane, s[step]);
       if constexpr (momentum) {
-        R.operand_times(step, vectors + kWriteMomentum * kChunk, stale ? 0.0f : -1.0f, lane, m);
-      }
-#pragma unroll
-      for (int n = 0; n < K / 8; n += 2) {
-        std::uint32_t b[4];
-        keys.template load_down<true>(b, 2 * step, n, lane);
-        multiply(S.x[n], s, b[0], b[1]), multiply(S.x[n + 1], s, b[2], b[3]);
-        if constexpr (momentum) {
-          multiply(M.x[n], m, b[0], b[1]), multiply(M.x[n + 1], m, b[2], b[3]);
-        }
+        R.operand_times(step, vectors + kWriteMomentum * kChunk, stale ? 0.0f : -1.0f, lane,
+                        m[step]);
       }
     }
+    group_begin();
+#pragma unroll
+    for (int step = 0; step < kChunk / 16; ++step) {
+      const GroupMatrix rows{keys + 2 * step * (K / 8) * kTileBytes, K / 8 * kTileBytes,
+                             kTileBytes};
+      group_multiply<false, 0, K / 8>(S.x, s[step], rows);
+      if constexpr (momentum) group_multiply<false, 0, K / 8>(M.x, m[step], rows);
+    }
+    group_end();
   }
 
   /// Chunks into shared memory, one after the other, by kSuppliers threads: those of the warps that
   /// read out, or, where registers allow more warps, by some of their own.
   struct Supply {
     MdnStream<K / 8, kSuppliers> q, k;
-    MdnStream<2 * pairs, kSuppliers> v;
+    MdnStream<2 * kPairs, kSuppliers> v;
     const char* record;
     unsigned thread;
 
@@ -218,9 +228,22 @@ struct Scan {
           record(s.f.records + s.place(0) * kRecordBytes),
           thread(number) {}
     __device__ __forceinline__ explicit Supply(const Scan& s)
-        : Supply(s, threadIdx.x - (kHelpersFetch ? 32 : 64) * pairs) {}
+        : Supply(s, threadIdx.x - (kHelpersFetch ? 32 : 64) * kPairs) {}
+
+    /// Chunk after chunk, kStages - 1 before they are needed; beyond the last, nothing.
+    __device__ __forceinline__ void start(const Scan& s) {
+      for (int chunk = 0; chunk < Memory::kStages - 1; ++chunk) fetch(s, chunk);
+    }
+    /// Waits for a chunk, and for those who still read what the next to be fetched replaces.
+    __device__ __forceinline__ void next(const Scan& s, std::int64_t chunk) {
+      copy_wait<Memory::kStages - 2>();
+      group_publish();
+      __syncthreads();
+      fetch(s, chunk + Memory::kStages - 1);
+    }
 
     __device__ __forceinline__ void fetch(const Scan& s, std::int64_t chunk) {
+      if (chunk >= s.chunks) return copy_commit();
       const std::int64_t left = s.u.length - chunk * kChunk;
       const int steps = left < kChunk ? static_cast<int>(left) : kChunk;
       char* to = s.stage(chunk);
@@ -235,53 +258,42 @@ struct Scan {
 
   __device__ __forceinline__ void supply() const {
     Supply all(*this);
-    if (chunks > 0) all.fetch(*this, 0);
-    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-      copy_wait<0>();
-      __syncthreads();
-      if (chunk + 1 < chunks) all.fetch(*this, chunk + 1);
-    }
+    all.start(*this);
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) all.next(*this, chunk);
   }
 
   __device__ __forceinline__ void read_out() const {
     Supply supply(*this);
-    if (kHelpersFetch && chunks > 0) supply.fetch(*this, 0);
+    if (kHelpersFetch) supply.start(*this);
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-      if (kHelpersFetch) copy_wait<0>();
-      __syncthreads();
-      if (kHelpersFetch && chunk + 1 < chunks) supply.fetch(*this, chunk + 1);
+      if (kHelpersFetch) {
+        supply.next(*this, chunk);
+      } else {
+        __syncthreads();
+      }
       const char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
-      const TileMatrix<K / 8> queries{const_cast<char*>(from) + Memory::kQ};
       const MdnPlace at = chunk_place(chunk);
       Columns<kChunk / 8> of_S, of_M;
-      of_S.clear();
-      if constexpr (momentum) of_M.clear();
       const uint4* states[2] = {state(chunk, 0) + lane, state(chunk, momentum ? 1 : 0) + lane};
       char* kept = f.kept ? f.kept + at.index * Memory::kStates * kept_bytes(K, p.V) : nullptr;
+      const auto read_state = [&](int which, Columns<kChunk / 8>& out) {
+        std::uint32_t a[K / 16][4];
 #pragma unroll
-      for (int step = 0; step < K / 16; ++step) {
-        std::uint32_t s[4], m[4];
-        const auto take = [&](int which, std::uint32_t(&x)[4]) {
+        for (int step = 0; step < K / 16; ++step) {
           const uint4 y = states[which][32 * step];
-          x[0] = y.x, x[1] = y.y, x[2] = y.z, x[3] = y.w;
-          if (!kept) return;
-          keep_operand<K / 8>(kept + which * kept_bytes(K, p.V) + (v0 / 8) * (K / 8) * kTileBytes,
-                              step, x, lane);
-        };
-        take(0, s);
-        if constexpr (momentum) take(1, m);
-        if (p.o.data) {
-#pragma unroll
-          for (int n = 0; n < kChunk / 8; n += 2) {
-            std::uint32_t b[4];
-            queries.template load_across<false>(b, n, 2 * step, lane);
-            read(of_S, s, b, n);
-            if constexpr (momentum) read(of_M, m, b, n);
-          }
+          a[step][0] = y.x, a[step][1] = y.y, a[step][2] = y.z, a[step][3] = y.w;
         }
-      }
+        if (kept) {
+          char* to = kept + which * kept_bytes(K, p.V) + (v0 / 8) * (K / 8) * kTileBytes;
+#pragma unroll
+          for (int step = 0; step < K / 16; ++step) keep_operand<K / 8>(to, step, a[step], lane);
+        }
+        read(out, a, from + Memory::kQ);
+      };
+      read_state(0, of_S);
+      if constexpr (momentum) read_state(1, of_M);
 #pragma unroll
       for (int n = 0; n < kChunk / 8; ++n) {
         float2 decay = factor_of(vectors + kDecay * kChunk, n, lane);
@@ -307,9 +319,10 @@ struct Scan {
             f.residuals + at.index * kept_bytes(kChunk, p.V) + (v0 / 8) * (kChunk / 8) * kTileBytes,
             step, r[step], lane);
       }
-      if (!p.o.data) continue;
-      times_lower(of_S, r, {const_cast<char*>(from) + Memory::kRecord + kRecordW}, lane);
-      times_lower(of_S, r, {const_cast<char*>(from) + Memory::kRecord + kRecordWLow}, lane);
+      group_begin();
+      times_lower(of_S, r, from + Memory::kRecord + kRecordW);
+      times_lower(of_S, r, from + Memory::kRecord + kRecordWLow);
+      group_end();
       store_rows(of_S, at);
     }
   }
@@ -317,6 +330,7 @@ struct Scan {
   __device__ __forceinline__ void store_rows(const Columns<kChunk / 8>& o,
                                              const MdnPlace& at) const {
     const int g = lane >> 2, i = lane & 3;
+    if (!p.o.data) return;
     char* base = token_at(p.o, at.batch, at.first + g, head) + (v0 + 2 * i) * 2;
 #pragma unroll
     for (int n = 0; n < kChunk / 8; ++n) {
@@ -330,20 +344,22 @@ struct Scan {
   }
 };
 
-template <bool momentum, int K, int pairs>
+template <bool momentum, int K>
 __device__ __forceinline__ void scan_block(const MdnFast& f) {
   ASSAY_SHARED_MEMORY(memory);
   const MdnParams& p = f.p;
   const unsigned unit = blockIdx.x, heads = p.H;
-  const int warp = threadIdx.x >> 5, pair = warp % pairs;
-  Scan<momentum, K, pairs> run{f, p, memory, segment_of(p, unit / heads)};
+  // The same in all lanes, as the compiler can tell: roles do not part within a warp.
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x >> 5), 0);
+  const int pair = warp % kPairs;
+  Scan<momentum, K> run{f, p, memory, segment_of(p, unit / heads)};
   run.head = static_cast<int>(unit % heads), run.pair = pair;
-  run.block_v0 = static_cast<int>(blockIdx.y) * 16 * pairs;
+  run.block_v0 = static_cast<int>(blockIdx.y) * 16 * kPairs;
   run.v0 = run.block_v0 + 16 * pair, run.lane = threadIdx.x & 31;
   run.chunks = (run.u.length + kChunk - 1) / kChunk;
-  if (warp < pairs) {
+  if (warp < kPairs) {
     run.carry_states();
-  } else if (warp < 2 * pairs) {
+  } else if (warp < 2 * kPairs) {
     run.read_out();
   } else {
     run.supply();
@@ -352,16 +368,16 @@ __device__ __forceinline__ void scan_block(const MdnFast& f) {
 
 }  // namespace assay::cuda
 
-#define ASSAY_MDN_SCAN(name, momentum, K, pairs)                                                   \
+#define ASSAY_MDN_SCAN(name, momentum, K)                                                          \
   namespace assay::cuda {                                                                          \
-  __global__ void __launch_bounds__((ScanMemory<momentum, K, pairs>::kThreads),                    \
+  __global__ void __launch_bounds__((ScanMemory<momentum, K>::kThreads),                    \
                                     1) mdn_scan_kernel_##name(const __grid_constant__ MdnFast f) { \
-    scan_block<momentum, K, pairs>(f);                                                             \
+    scan_block<momentum, K>(f);                                                             \
   }                                                                                                \
   cudaError_t mdn_scan_##name(const MdnFast& f, cudaStream_t stream) {                             \
-    using Memory = ScanMemory<momentum, K, pairs>;                                                 \
+    using Memory = ScanMemory<momentum, K>;                                                 \
     const dim3 grid(static_cast<unsigned>(f.p.units()),                                            \
-                    static_cast<unsigned>(f.p.V / (16 * pairs)));                                  \
+                    static_cast<unsigned>(f.p.V / (16 * kPairs)));                                  \
     return launch(mdn_scan_kernel_##name, grid, Memory::kThreads, Memory::kBytes, stream, f);      \
   }                                                                                                \
   }
