@@ -123,24 +123,21 @@ struct MdnInverse {
     }
   }
 
-  /// Blocks of T of row `row`, from right to left: each(column, parts). L has the row's blocks, the
-  /// last of them is that on the diagonal. By all warps of the block, a row each.
+  /// Blocks of T of row `row`, from right to left: each(column, parts). L has the row's blocks
+  /// before the diagonal. By all warps of the block, a row each.
   template <class Each>
-  __device__ __forceinline__ void run(float (&L)[kBlocks][2][4], int row, int lane,
-                                      const Each& each) {
-    BlockParts own, left[kBlocks - 1];
-#pragma unroll
-    for (int c = 0; c < kBlocks; ++c) {
-      if (c == row) {
-        invert_diagonal(L[c], row, lane);
-        own = split_block(L[c]);
-      } else if (c < row) {
-        left[c] = split_block(L[c]);
-      }
-    }
+  __device__ __forceinline__ void run(const float (&L)[kBlocks - 1][2][4], float (&diagonal)[2][4],
+                                      int row, int lane, const Each& each) {
+    invert_diagonal(diagonal, row, lane);
+    const BlockParts own = split_block(diagonal);
     if (row < kBlocks - 1) put(own, row, row, lane);
     each(row, own);
+    BlockParts left[kBlocks - 1];
 #pragma unroll
+    for (int c = 0; c < kBlocks - 1; ++c) {
+      if (c < row) left[c] = split_block(L[c]);
+    }
+#pragma unroll 1
     for (int below = 1; below < kBlocks; ++below) {
       __syncthreads();
       const int c = row - below;

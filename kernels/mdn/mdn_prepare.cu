@@ -1,5 +1,6 @@
 // A chunk's coefficients, W = scale (Q K̂^T) ∘ Γ and T = (I + L)^-1 with L = (P K̂^T) ∘ Γ⁻. A warp
 // has 16 steps.
+#include "kernels/common/cuda/warpgroup.cuh"
 #include "kernels/mdn/mdn_inverse.cuh"
 
 namespace assay::cuda {
@@ -26,36 +27,35 @@ struct Prepare {
   float* kept;
   int lane, g, i, row;
 
-  /// Blocks of Q K^T and K K^T to the left of the diagonal and on it.
-  __device__ __forceinline__ void products(float (&qk)[kBlocks][2][4],
-                                           float (&kk)[kBlocks][2][4]) const {
-    const TileMatrix<K / 8> q{memory}, k{memory + kChunk * K * 2};
+  /// Q K^T and K K^T.
+  __device__ __forceinline__ void products(float (&qk)[kChunk / 8][4],
+                                           float (&kk)[kChunk / 8][4]) const {
+    const char *q = memory, *k = memory + kChunk * K * 2;
+    constexpr int kRow = K / 8 * kTileBytes;
+    group_begin();
 #pragma unroll
     for (int x = 0; x < K / 8; x += 2) {
-      std::uint32_t a_q[4], a_k[4];
-      q.template load_down<false>(a_q, 2 * row, x, lane);
-      k.template load_down<false>(a_k, 2 * row, x, lane);
-#pragma unroll
-      for (int n = 0; n < kBlocks; ++n) {
-        if (n > row) continue;
-        std::uint32_t b[4];
-        k.template load_across<false>(b, 2 * n, x, lane);
-        multiply(qk[n][0], a_q, b[0], b[1]), multiply(qk[n][1], a_q, b[2], b[3]);
-        multiply(kk[n][0], a_k, b[0], b[1]), multiply(kk[n][1], a_k, b[2], b[3]);
-      }
+      group_multiply(qk, {q + x * kTileBytes, kRow, kTileBytes},
+                     {k + x * kTileBytes, kTileBytes, kRow});
     }
+#pragma unroll
+    for (int x = 0; x < K / 8; x += 2) {
+      group_multiply(kk, {k + x * kTileBytes, kRow, kTileBytes},
+                     {k + x * kTileBytes, kTileBytes, kRow});
+    }
+    group_end();
   }
 
   /// Γ of this step and of the one before it, at two columns.
   struct Gammas {
     float2 here, before;
   };
-  __device__ __forceinline__ Gammas gammas(int block, int step, int column) const {
-    const int t = 16 * row + step, first = kBlock * block + column;
-    if (block == row) {
-      const int above = step == 0 ? 0 : step - 1;
-      return {c.on_diagonal(row, step, column), c.on_diagonal(row, above, column)};
-    }
+  __device__ __forceinline__ Gammas gammas_on_diagonal(int step, int column) const {
+    const int above = step == 0 ? 0 : step - 1;
+    return {c.on_diagonal(row, step, column), c.on_diagonal(row, above, column)};
+  }
+  __device__ __forceinline__ Gammas gammas_before(int step, int first) const {
+    const int t = kBlock * row + step;
     const float2 end = pair_at(c.gamma[row - 1] + first);
     const float now = c.decay[t], then = c.decay_before[t];
     Gammas out{{now * end.x, now * end.y}, {then * end.x, then * end.y}};
@@ -70,6 +70,7 @@ struct Prepare {
   }
 
   /// A block of W into the record, and one of L in the place of K K^T.
+  template <bool on_diagonal>
   __device__ __forceinline__ void weigh(int block, const float (&qk)[2][4],
                                         float (&kk)[2][4]) const {
 #pragma unroll
@@ -80,14 +81,19 @@ struct Prepare {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int step = 8 * half + g, t = kBlock * row + step, e = 2 * half;
-        Gammas gamma = gammas(block, step, column);
+        Gammas gamma = on_diagonal ? gammas_on_diagonal(step, column) : gammas_before(step, first);
         if (kept) *reinterpret_cast<float2*>(kept + t * kChunk + first) = gamma.here;
         if (ASSAY_MDN_IS_FAULT(p, gamma_diagonal_zeroed)) gamma.before = gamma.here;
         const float alpha = c.gates[t];
-        const float w[2] = {first <= t ? p.scale * qk[n][e] * eta.x * gamma.here.x : 0.0f,
-                            first < t ? p.scale * qk[n][e + 1] * eta.y * gamma.here.y : 0.0f};
-        kk[n][e] = first < t ? alpha * kk[n][e] * eta.x * gamma.before.x : 0.0f;
-        kk[n][e + 1] = first + 1 < t ? alpha * kk[n][e + 1] * eta.y * gamma.before.y : 0.0f;
+        float w[2] = {p.scale * qk[n][e] * eta.x * gamma.here.x,
+                      p.scale * qk[n][e + 1] * eta.y * gamma.here.y};
+        kk[n][e] *= alpha * eta.x * gamma.before.x;
+        kk[n][e + 1] *= alpha * eta.y * gamma.before.y;
+        if constexpr (on_diagonal) {
+          if (column > step) w[0] = 0;
+          if (column >= step) w[1] = 0, kk[n][e] = 0;
+          if (column + 1 >= step) kk[n][e + 1] = 0;
+        }
         const std::uint32_t pair = bf16_pair(w[0], w[1]);
         char* to = record + triangle_block(row, block) * kBlockBytes + block_tile(half, n);
         *reinterpret_cast<std::uint32_t*>(to + kRecordW) = pair;
@@ -98,23 +104,32 @@ struct Prepare {
   }
 
   __device__ __forceinline__ void run() const {
-    float qk[kBlocks][2][4] = {}, kk[kBlocks][2][4] = {};
+    float qk[kChunk / 8][4] = {}, kk[kChunk / 8][4] = {};
     products(qk, kk);
     __syncthreads();
+    float L[kBlocks - 1][2][4], own_qk[2][4], own_kk[2][4];
 #pragma unroll
     for (int n = 0; n < kBlocks; ++n) {
-      if (n <= row) weigh(n, qk[n], kk[n]);
-    }
-    reinterpret_cast<MdnInverse*>(memory)->run(
-        kk, row, lane, [&](int column, const BlockParts& T) {
-          char* to = record + triangle_block(row, column) * kBlockBytes;
+      float block[2][4];
 #pragma unroll
-          for (int a = 0; a < 4; ++a) {
-            char* tile = to + block_tile(a & 1, a >> 1);
-            *reinterpret_cast<std::uint32_t*>(tile + kRecordT) = T.part[0][a];
-            if (kept) *reinterpret_cast<std::uint32_t*>(tile + kRecordTLow) = T.part[1][a];
-          }
-        });
+      for (int e = 0; e < 8; ++e) {
+        const float x = qk[2 * n + (e >> 2)][e & 3], y = kk[2 * n + (e >> 2)][e & 3];
+        if (n == row) own_qk[e >> 2][e & 3] = x, own_kk[e >> 2][e & 3] = y;
+        if (n < kBlocks - 1) block[e >> 2][e & 3] = x, L[n][e >> 2][e & 3] = y;
+      }
+      if (n < kBlocks - 1 && n < row) weigh<false>(n, block, L[n]);
+    }
+    weigh<true>(row, own_qk, own_kk);
+    const auto store = [&](int column, const BlockParts& T) {
+      char* to = record + triangle_block(row, column) * kBlockBytes;
+#pragma unroll
+      for (int a = 0; a < 4; ++a) {
+        char* tile = to + block_tile(a & 1, a >> 1);
+        *reinterpret_cast<std::uint32_t*>(tile + kRecordT) = T.part[0][a];
+        if (kept) *reinterpret_cast<std::uint32_t*>(tile + kRecordTLow) = T.part[1][a];
+      }
+    };
+    reinterpret_cast<MdnInverse*>(memory)->run(L, own_kk, row, lane, store);
   }
 };
 
@@ -137,14 +152,15 @@ __global__ void __launch_bounds__(kThreads, momentum ? 4 : 5)
   }
   make_coefficients<momentum>(c, ASSAY_MDN_IS_FAULT(p, decay_exclusive));
   copy_wait<0>();
+  group_publish();
   __syncthreads();
   char* record = f.records + at.index * kRecordBytes;
   float* vectors = reinterpret_cast<float*>(record + kRecordVectors);
   for (int x = thread; x < kEndMomentum + 1; x += kThreads) vectors[x] = c.vectors[x];
   float* kept = f.coefficients ? f.coefficients + at.index * kKeptFloats : nullptr;
   for (int x = thread; kept && x < 4 * kChunk; x += kThreads) kept[kKeptGates + x] = c.gates[x];
-  // Rows of few blocks and of many take turns on the parts of a multiprocessor.
-  const int row = static_cast<int>((thread / 32 + blockIdx.x) % kBlocks);
+  // The same in all lanes, as the compiler can tell.
+  const int row = __shfl_sync(0xffffffffu, thread / 32, 0);
   const Prepare<momentum, K> all{f,    p,         c,        memory, record + lane * 4,
                                  kept, lane,      lane >> 2, lane & 3, row};
   all.run();

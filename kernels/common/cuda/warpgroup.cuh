@@ -1,5 +1,5 @@
-// Products of a warpgroup: four warps, each with 16 rows of A in registers, and a B that all of them
-// read from tiles in shared memory (tensor.cuh) as it lies there. Between group_begin and group_end
+// Products of a warpgroup: four warps, each with 16 rows of A, in registers or in tiles in shared
+// memory (tensor.cuh), and a B that all of them read from such tiles as it lies there. Between group_begin and group_end
 // nothing else may touch the accumulators, nor A.
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace assay::cuda {
 
-/// Where B lies: tile (k, n), of 8 rows and 8 columns of it, is `rows` k + `columns` n bytes after
-/// `at`. A tile holds rows of B, or rows of its transpose.
+/// Where a matrix lies: tile (r, c), of 8 rows and 8 columns of it, is `rows` r + `columns` c bytes
+/// after `at`. A tile holds rows of it, or rows of its transpose.
 struct GroupMatrix {
   const char* at;
   int rows, columns;
@@ -31,6 +31,14 @@ void group_multiply(float (&c)[tiles][4], const std::uint32_t (&a)[4], const Gro
     multiply(c[first + n], a, y[0], y[1]), multiply(c[first + n + 1], a, y[2], y[3]);
   }
 }
+/// c += A B for A [64, 16] and B [16, 64], whose tiles hold rows of A and of the transpose of B.
+inline void group_multiply(float (&c)[8][4], const GroupMatrix& a, const GroupMatrix& b) {
+  const int lane = threadIdx.x & 31, warp = threadIdx.x / 32 % 4;
+  std::uint32_t x[4];
+  load_tiles<false>(x, a.at + (2 * warp + (lane >> 3 & 1)) * a.rows + (lane >> 4) * a.columns +
+                           (lane & 7) * 16);
+  group_multiply<true, 0, 8>(c, x, b);
+}
 
 #else
 
@@ -48,9 +56,10 @@ __device__ __forceinline__ void group_publish() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-__device__ __forceinline__ std::uint64_t group_descriptor(const GroupMatrix& b) {
+/// `along`: from tile to tile along the sum; `across`: along the other axis.
+__device__ __forceinline__ std::uint64_t group_descriptor(const char* at, int along, int across) {
   const auto field = [](unsigned bytes) -> std::uint64_t { return (bytes & 0x3ffff) >> 4; };
-  return field(shared_address(b.at)) | field(b.rows) << 16 | field(b.columns) << 32;
+  return field(shared_address(at)) | field(along) << 16 | field(across) << 32;
 }
 
 // One tile of accumulators, as operands of the assembler.
@@ -100,7 +109,7 @@ template <bool transposed, int first, int count, int tiles>
 __device__ __forceinline__ void group_multiply(float (&c)[tiles][4], const std::uint32_t (&a)[4],
                                                const GroupMatrix& b) {
   static_assert(first + count <= tiles);
-  const std::uint64_t descriptor = group_descriptor(b);
+  const std::uint64_t descriptor = group_descriptor(b.at, b.rows, b.columns);
   if constexpr (count == 2) {
     ASSAY_GROUP_MULTIPLY(2, 16, ASSAY_REGISTERS_2, "%8", "%9", "%10", "%11", "%12", "%13");
   } else if constexpr (count == 4) {
@@ -113,6 +122,19 @@ __device__ __forceinline__ void group_multiply(float (&c)[tiles][4], const std::
     static_assert(count == 16);
     ASSAY_GROUP_MULTIPLY(16, 128, ASSAY_REGISTERS_16, "%64", "%65", "%66", "%67", "%68", "%69");
   }
+}
+
+/// c += A B for A [64, 16] and B [16, 64], whose tiles hold rows of A and of the transpose of B.
+__device__ __forceinline__ void group_multiply(float (&c)[8][4], const GroupMatrix& a,
+                                               const GroupMatrix& b) {
+  constexpr int first = 0;
+  asm volatile(
+      "{ .reg .pred p; setp.ne.b32 p, 1, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" ASSAY_REGISTERS_8
+      "}, %32, %33, p, 1, 1, 0, 0; }"
+      : ASSAY_TILES_8
+      : "l"(group_descriptor(a.at, a.columns, a.rows)),
+        "l"(group_descriptor(b.at, b.rows, b.columns)));
 }
 
 #undef ASSAY_TILES_2
