@@ -70,60 +70,54 @@ __device__ __forceinline__ MdnPlace place_of(const MdnParams& p, unsigned index)
   return at;
 }
 
-/// The rows of a head of q, k, v or d_o, a chunk at a time into tiles [kChunk, 8 columns], zeros
-/// after its end: by `threads` threads, each with what it needs ready in registers.
+/// The rows of a head of q, k, v or d_o, 8 `columns` of them, a chunk at a time into a RowMatrix,
+/// zeros after its end: by `threads` threads, each with what it needs ready in registers. A warp
+/// copies whole lines of 128 bytes.
 template <int columns, int threads>
 class MdnStream {
  public:
   __device__ __forceinline__ MdnStream(const Strided& x, std::int64_t batch, std::int64_t t,
                                        int head, int from_column, unsigned thread)
-      : time_(x.time), to_(thread * 16), wide_(x.wide) {
-    const unsigned column = kWhole ? thread / 8 % columns : thread / 8;
-    row_ = kWhole ? thread / kGroup * 8 + thread % 8 : thread % 8;
+      : time_(x.time), column_(x.column), row_(thread / columns), wide_(x.wide) {
+    const unsigned part = thread % columns;
     start_ = token_at(x, batch, t, head) + from_column * x.column;
-    at_ = start_ + row_ * time_ + column * 16;
-    column_ = x.column;
+    at_ = start_ + row_ * time_ + part * 16;
+    to_ = place(row_, part);
+    thread_ = thread;
   }
   /// The chunk `chunks` after the current one becomes the current one.
   __device__ __forceinline__ void move(std::int64_t chunks) {
     at_ += chunks * kChunk * time_, start_ += chunks * kChunk * time_;
   }
   __device__ __forceinline__ void copy(char* to, int steps) const {
-    if (!wide_) return copy_narrow(to, start_, time_, column_, steps, to_ / 16);
+    if (!wide_) return copy_narrow(to, start_, time_, column_, steps, thread_);
     const char* from = at_;
-    to += to_;
-    if constexpr (kWhole) {
 #pragma unroll
-      for (int s = 0; s < kChunk * columns / threads; ++s) {
-        const int row = s * (threads / columns);
-        copy_async(to + s * threads * 16, from, static_cast<int>(row_) + row < steps);
-        from += threads / columns * time_;
-      }
-    } else {
-#pragma unroll
-      for (int group = 0; group < kChunk / 8; ++group) {
-#pragma unroll
-        for (int part = 0; part < kGroup / threads; ++part) {
-          copy_async(to + (group * kGroup + part * threads) * 16, from + part * (threads * 2),
-                     static_cast<int>(row_) + 8 * group < steps);
-        }
-        from += 8 * time_;
-      }
+    for (int s = 0; s < kChunk / kStep; ++s) {
+      // The row modulo 8 is row_ ^ (s kStep % 8).
+      copy_async(to + s * kStep * RowMatrix::kRowBytes + (to_ ^ s * kStep % 8 * 16), from,
+                 static_cast<int>(row_) + s * kStep < steps);
+      from += kStep * time_;
     }
   }
 
  private:
-  static constexpr int kGroup = 8 * columns;  // pieces of 16 bytes in 8 rows
-  static constexpr bool kWhole = threads % kGroup == 0;
-  static_assert(kWhole || kGroup % threads == 0);
+  static constexpr int kStep = threads / columns;  // rows at a time
+  static_assert(threads % columns == 0 && (kStep % 8 == 0 || kStep == 4));
+  static_assert(kChunk == RowMatrix::kRows);
+
+  __device__ __forceinline__ static unsigned place(unsigned row, unsigned part) {
+    return part / 8 * RowMatrix::kPieceBytes + row * RowMatrix::kRowBytes +
+           (part % 8 ^ row % 8) * 16;
+  }
 
   /// Nothing by reference: what is referred to would have to lie in memory.
   __device__ __noinline__ static void copy_narrow(char* to, const char* start, std::int64_t time,
                                                   std::int64_t column, int steps, int thread) {
 #pragma unroll 1
     for (int piece = thread; piece < kChunk * columns; piece += threads) {
-      const int row = piece / kGroup * 8 + piece % 8, first = piece / 8 % columns * 8;
-      const char* from = start + row * time + first * column;
+      const int row = piece / columns, part = piece % columns;
+      const char* from = start + row * time + part * 8 * column;
       std::uint32_t pairs[4];
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
@@ -132,14 +126,14 @@ class MdnStream {
         };
         pairs[e] = bits(2 * e) | bits(2 * e + 1) << 16;
       }
-      *reinterpret_cast<uint4*>(to + piece * 16) =
+      *reinterpret_cast<uint4*>(to + place(row, part)) =
           make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
     }
   }
 
   const char *at_, *start_;
   std::int64_t time_, column_;
-  unsigned row_, to_;
+  unsigned row_, to_, thread_;
   bool wide_;
 };
 

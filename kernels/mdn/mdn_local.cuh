@@ -105,8 +105,8 @@ struct Local {
 
   /// d_W, d_L and what they meet; leaves w and l in tiles, and the cotangent of γ.
   __device__ __forceinline__ void inner_products() const {
-    const TileMatrix<K / 8> q{memory + Memory::kQ}, k{memory + Memory::kK};
-    const TileMatrix<V / 8> u{memory + Memory::kU};
+    const RowMatrix q{memory + Memory::kQ}, k{memory + Memory::kK};
+    const RowMatrix u{memory + Memory::kU};
     const TileMatrix<kChunk / 8> R{memory + Memory::kR}, X{memory + Memory::kX};
     float d_w[2][4] = {}, d_l[2][4] = {}, qk[2][4] = {}, kk[2][4] = {};
     if (column_warp <= row_warp) {
@@ -195,16 +195,14 @@ struct Local {
     }
   }
 
-  /// The sum over a row of x times the rows of `tiles`, this warp's share of it.
-  __device__ __forceinline__ void add_dots(float (&sum)[2], const float (&x)[2][4], int tiles,
-                                           int column_tile) const {
+  /// The sum over a row of x times `rows`, this warp's share of it.
+  __device__ __forceinline__ void add_dots(float (&sum)[2], const float (&x)[2][4],
+                                           const RowMatrix& rows, int column_tile) const {
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int tile = (2 * row_warp + half) * (K / 8) + column_tile + n;
-        const auto pair =
-            *reinterpret_cast<const std::uint32_t*>(memory + tiles + tile * kTileBytes + lane * 4);
+        const std::uint32_t pair = rows.pair(2 * row_warp + half, column_tile + n, lane);
         sum[half] = fmaf(low_of(pair), x[n][2 * half], sum[half]);
         sum[half] = fmaf(high_of(pair), x[n][2 * half + 1], sum[half]);
       }
@@ -283,8 +281,8 @@ struct Local {
 
   __device__ __forceinline__ void slice(int s, const Out& to_q, const Out& to_k,
                                         float (&dots)[6][2], float (&whole)[3]) const {
-    const TileMatrix<K / 8> q{memory + Memory::kQ}, k{memory + Memory::kK};
-    const TileMatrix<V / 8> u{memory + Memory::kU};
+    const RowMatrix q{memory + Memory::kQ}, k{memory + Memory::kK};
+    const RowMatrix u{memory + Memory::kU};
     const TileMatrix<kChunk / 8> R{memory + Memory::kR}, X{memory + Memory::kX};
     const TileMatrix<kChunk / 8> w{memory + Memory::kW}, l{memory + Memory::kL};
     const int column_tile = 8 * s + 2 * column_warp;
@@ -352,12 +350,12 @@ struct Local {
           multiply(x_M[0], of_x, b[0], b[1]), multiply(x_M[1], of_x, b[2], b[3]);
         }
       }
-      add_dots(dots[0], u_S, Memory::kQ, column_tile);
-      add_dots(dots[2], x_S, Memory::kK, column_tile);
+      add_dots(dots[0], u_S, q, column_tile);
+      add_dots(dots[2], x_S, k, column_tile);
       add_rows(d_q, u_S, kDecay, p.scale), add_rows(d_k, x_S, kDecay, -1);
       if constexpr (momentum) {
-        add_dots(dots[1], u_M, Memory::kQ, column_tile);
-        add_dots(dots[3], x_M, Memory::kK, column_tile);
+        add_dots(dots[1], u_M, q, column_tile);
+        add_dots(dots[3], x_M, k, column_tile);
         add_rows(d_q, u_M, kReadCarry, -p.scale), add_rows(d_k, x_M, kCarry, 1);
       }
     }
@@ -380,10 +378,10 @@ struct Local {
           multiply(r_M[0], a, b[0], b[1]), multiply(r_M[1], a, b[2], b[3]);
         }
       }
-      add_dots(dots[4], r_S, Memory::kK, column_tile);
+      add_dots(dots[4], r_S, k, column_tile);
       add_rows(d_k, r_S, kWrite, 1);
       if constexpr (momentum) {
-        add_dots(dots[5], r_M, Memory::kK, column_tile);
+        add_dots(dots[5], r_M, k, column_tile);
         add_rows(d_k, r_M, kWriteMomentum, -1);
       }
     }

@@ -30,19 +30,12 @@ struct Prepare {
   /// Q K^T and K K^T.
   __device__ __forceinline__ void products(float (&qk)[kChunk / 8][4],
                                            float (&kk)[kChunk / 8][4]) const {
-    const char *q = memory, *k = memory + kChunk * K * 2;
-    constexpr int kRow = K / 8 * kTileBytes;
+    const RowMatrix q{memory}, k{memory + kChunk * K * 2};
     group_begin();
 #pragma unroll
-    for (int x = 0; x < K / 8; x += 2) {
-      group_multiply(qk, {q + x * kTileBytes, kRow, kTileBytes},
-                     {k + x * kTileBytes, kTileBytes, kRow});
-    }
+    for (int step = 0; step < K / 16; ++step) group_multiply_both(qk, q, k, step);
 #pragma unroll
-    for (int x = 0; x < K / 8; x += 2) {
-      group_multiply(kk, {k + x * kTileBytes, kRow, kTileBytes},
-                     {k + x * kTileBytes, kTileBytes, kRow});
-    }
+    for (int step = 0; step < K / 16; ++step) group_multiply_both(kk, k, k, step);
     group_end();
   }
 

@@ -15,7 +15,7 @@ struct ReverseMemory {
   static constexpr bool kHelpersFetch = momentum;
   static constexpr int kThreads = (kHelpersFetch ? 64 : 96) * pairs;
   static constexpr int kStates = momentum ? 2 : 1;
-  static constexpr int kRows = kChunk * K * 2, kValues = kChunk * 16 * pairs * 2;
+  static constexpr int kRows = kChunk * K * 2, kValues = RowMatrix::kPieceBytes;
   static constexpr int kQ = 0, kK = kRows, kU = 2 * kRows, kRecord = kU + kValues;
   static constexpr int kStage = kRecord + kRecordBytes;
   static constexpr int kOfW = 16 * kChunk * 4, kOfQ = 16 * K * 4;  // of a pair, and state
@@ -126,8 +126,8 @@ struct Reverse {
       char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
-      const TileMatrix<2 * pairs> rows{from + Memory::kU};
-      const TileMatrix<K / 8> queries{from + Memory::kQ};
+      const RowMatrix rows{from + Memory::kU};
+      const RowMatrix queries{from + Memory::kQ};
       std::uint32_t y[kChunk / 16][4];
 #pragma unroll
       for (int step = 0; step < kChunk / 16; ++step) {
@@ -182,7 +182,7 @@ struct Reverse {
       char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
-      const TileMatrix<K / 8> k{from + Memory::kK};
+      const RowMatrix k{from + Memory::kK};
       std::uint32_t x[kChunk / 16][4], x_low[kChunk / 16][4];  // d_R^T in two parts, then d_X^T
       {
         Columns<kChunk / 8> d_R, of_M;

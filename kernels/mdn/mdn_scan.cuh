@@ -19,7 +19,7 @@ struct ScanMemory {
   static constexpr int kStates = momentum ? 2 : 1;
   static constexpr int kRows = kChunk * K * 2, kValues = kChunk * 16 * kPairs * 2;
   static constexpr int kQ = 0, kK = kRows, kV = 2 * kRows, kRecord = kV + kValues;
-  static constexpr int kStage = kRecord + kRecordForward;
+  static constexpr int kStage = (kRecord + kRecordForward + 1023) / 1024 * 1024;
   static constexpr int kState = 16 * K * 2;  // of a pair
   static constexpr int kResidual = 16 * kChunk * 2;
   static constexpr int kOwn = 2 * kPairs * kStates * kState + kPairs * kResidual;
@@ -78,19 +78,16 @@ struct Scan {
 
   /// out = S^T X^T for rows X [kChunk, K] in tiles.
   __device__ __forceinline__ static void read(Columns<kChunk / 8>& out,
-                                              const std::uint32_t (&a)[K / 16][4], const char* x) {
+                                              const std::uint32_t (&a)[K / 16][4], const RowMatrix& x) {
     out.clear();
     group_begin();
 #pragma unroll
-    for (int step = 0; step < K / 16; ++step) {
-      group_multiply<true, 0, kChunk / 8>(
-          out.x, a[step], {x + 2 * step * kTileBytes, kTileBytes, K / 8 * kTileBytes});
-    }
+    for (int step = 0; step < K / 16; ++step) group_multiply_transposed(out.x, a[step], x, step);
     group_end();
   }
 
   __device__ __forceinline__ static void read(Columns<kChunk / 8>& out, const Columns<K / 8>& s,
-                                              const char* x) {
+                                              const RowMatrix& x) {
     std::uint32_t a[K / 16][4];
 #pragma unroll
     for (int step = 0; step < K / 16; ++step) s.operand(step, a[step]);
@@ -101,15 +98,15 @@ struct Scan {
   __device__ __forceinline__ static void times_lower(Columns<kChunk / 8>& out,
                                                      const std::uint32_t (&a)[kChunk / 16][4],
                                                      const char* lower) {
-    const auto block = [&](int row, int column) -> GroupMatrix {
-      return {lower + triangle_block(row, column) * kBlockBytes, kTileBytes, 2 * kTileBytes};
+    const auto block = [&](int row, int column) {
+      return lower + triangle_block(row, column) * kBlockBytes;
     };
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      group_multiply<true, 6, 2>(out.x, a[c], block(3, c));
-      if (c < 3) group_multiply<true, 4, 2>(out.x, a[c], block(2, c));
-      if (c < 2) group_multiply<true, 2, 2>(out.x, a[c], block(1, c));
-      if (c < 1) group_multiply<true, 0, 2>(out.x, a[c], block(0, c));
+      group_multiply_block<6>(out.x, a[c], block(3, c));
+      if (c < 3) group_multiply_block<4>(out.x, a[c], block(2, c));
+      if (c < 2) group_multiply_block<2>(out.x, a[c], block(1, c));
+      if (c < 1) group_multiply_block<0>(out.x, a[c], block(0, c));
     }
   }
 
@@ -123,15 +120,15 @@ struct Scan {
     }
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
       __syncthreads();
-      const char* from = stage(chunk);
+      char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
       std::uint32_t a[kChunk / 16][4];
       {
         Columns<kChunk / 8> of_S, of_M;
-        read(of_S, S, from + Memory::kK);
-        if constexpr (momentum) read(of_M, M, from + Memory::kK);
-        const TileMatrix<2 * kPairs> values{const_cast<char*>(from) + Memory::kV};
+        read(of_S, S, RowMatrix{from + Memory::kK});
+        if constexpr (momentum) read(of_M, M, RowMatrix{from + Memory::kK});
+        const RowMatrix values{from + Memory::kV};
 #pragma unroll
         for (int n = 0; n < kChunk / 8; n += 2) {
           std::uint32_t y[4];  // X^T = V^T - ...: tiles (n, first 8 columns), (n, other 8), ...
@@ -167,7 +164,7 @@ struct Scan {
         residual()[32 * step + lane] = make_uint4(r[0], r[1], r[2], r[3]);
       }
       arrive_threads(1 + pair, 64);
-      advance(S, M, R, from + Memory::kK, vectors);
+      advance(S, M, R, RowMatrix{from + Memory::kK}, vectors);
       if (chunk + 1 < chunks) {
         publish(chunk + 1, 0, S);
         if constexpr (momentum) publish(chunk + 1, 1, M);
@@ -179,7 +176,7 @@ struct Scan {
 
   __device__ __forceinline__ void advance(Columns<K / 8>& S, Columns<K / 8>& M,
                                           const Columns<kChunk / 8>& R,
-                                          const char* keys, const float* vectors) const {
+                                          const RowMatrix& keys, const float* vectors) const {
     const float decay = vectors[kEndDecay], carry = vectors[kEndCarry], mu = vectors[kEndMomentum];
     const bool stale = ASSAY_MDN_IS_FAULT(p, stale_second_state);
 #pragma unroll
@@ -205,10 +202,8 @@ struct Scan {
     group_begin();
 #pragma unroll
     for (int step = 0; step < kChunk / 16; ++step) {
-      const GroupMatrix rows{keys + 2 * step * (K / 8) * kTileBytes, K / 8 * kTileBytes,
-                             kTileBytes};
-      group_multiply<false, 0, K / 8>(S.x, s[step], rows);
-      if constexpr (momentum) group_multiply<false, 0, K / 8>(M.x, m[step], rows);
+      group_multiply_rows(S.x, s[step], keys, step);
+      if constexpr (momentum) group_multiply_rows(M.x, m[step], keys, step);
     }
     group_end();
   }
@@ -271,7 +266,7 @@ struct Scan {
       } else {
         __syncthreads();
       }
-      const char* from = stage(chunk);
+      char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
       const MdnPlace at = chunk_place(chunk);
@@ -290,7 +285,7 @@ struct Scan {
 #pragma unroll
           for (int step = 0; step < K / 16; ++step) keep_operand<K / 8>(to, step, a[step], lane);
         }
-        read(out, a, from + Memory::kQ);
+        read(out, a, RowMatrix{from + Memory::kQ});
       };
       read_state(0, of_S);
       if constexpr (momentum) read_state(1, of_M);

@@ -280,6 +280,34 @@ struct TileMatrix {
   }
 };
 
+/// 64 rows of bf16 as copies of whole rows make them: pieces of 64 columns, a row of which is 128
+/// bytes, its eight parts of 16 bytes in the order part ^ (row % 8). Neither such copies nor loads of
+/// tiles have bank conflicts. A product of a warpgroup wants a piece at a multiple of 1024 bytes.
+struct RowMatrix {
+  static constexpr int kRows = 64, kRowBytes = 128, kPieceBytes = kRows * kRowBytes;
+
+  char* base;
+
+  /// 16 bytes: row `row` of a tile, in row r and column c of tiles.
+  __device__ __forceinline__ char* part(int r, int c, int row) const {
+    return base + (c >> 3) * kPieceBytes + (8 * r + row) * kRowBytes + ((c & 7) ^ row) * 16;
+  }
+  /// Of a tile, columns 2i, 2i + 1 of row g.
+  __device__ __forceinline__ std::uint32_t pair(int r, int c, int lane) const {
+    return *reinterpret_cast<const std::uint32_t*>(part(r, c, lane >> 2) + (lane & 3) * 4);
+  }
+  /// Tiles (r, c), (r + 1, c), (r, c + 1), (r + 1, c + 1).
+  template <bool transposed>
+  __device__ __forceinline__ void load_down(std::uint32_t (&x)[4], int r, int c, int lane) const {
+    load_tiles<transposed>(x, part(r + (lane >> 3 & 1), c + (lane >> 4), lane & 7));
+  }
+  /// Tiles (r, c), (r, c + 1), (r + 1, c), (r + 1, c + 1).
+  template <bool transposed>
+  __device__ __forceinline__ void load_across(std::uint32_t (&x)[4], int r, int c, int lane) const {
+    load_tiles<transposed>(x, part(r + (lane >> 4), c + (lane >> 3 & 1), lane & 7));
+  }
+};
+
 /// `bytes` (a multiple of 16) in one piece.
 template <int bytes, int threads>
 __device__ __forceinline__ void copy_piece(char* to, const char* from, unsigned thread) {
