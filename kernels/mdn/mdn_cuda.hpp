@@ -27,6 +27,18 @@ struct MdnSink {
   int width = 1;
 };
 
+/// Rows of q, k and v that lie in the order of their tokens, while sequences are packed as
+/// Mixture-of-Memories wants them: step t is token `token[t]`, and sequence s has memory s %
+/// memories of k and v. The last memory may have tensors of its own. Only for the fast kernels, and
+/// for tokens that lie without gaps between batches.
+struct MdnTable {
+  const int* token = nullptr;  // null in planning
+  int memories = 1;
+  bool shared = false;
+  Strided k_shared, v_shared;
+  std::int64_t k_memory = 0, v_memory = 0;  // bytes
+};
+
 struct MdnParams {
   std::int64_t sequences = 0, T = 0;  // T: of the batch, or all tokens when packed
   int H = 1, K = 0, V = 0;
@@ -43,6 +55,8 @@ struct MdnParams {
   Strided d_s0, d_m0;
   float* d_correction = nullptr;  // [unit], parts of d_q_correction
   bool gradients = false;
+
+  MdnTable table;
 
   float* states = nullptr;   // [slot, head, 1 or 2, K, V]: before each chunk
   float* scratch = nullptr;  // [unit, scratch_floats]

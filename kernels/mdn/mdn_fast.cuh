@@ -39,7 +39,7 @@ struct TriangleMatrix {
 
 /// A chunk of a sequence and a head, of a block that has no unit of its own.
 struct MdnPlace {
-  std::int64_t batch, first;  // of its first step in the tensors
+  std::int64_t sequence, batch, first;  // of its first step in the tensors
   std::int64_t index;         // slot * H + head
   int head, steps;            // steps 0: nobody's
 };
@@ -65,9 +65,51 @@ __device__ __forceinline__ MdnPlace place_of(const MdnParams& p, unsigned index)
   }
   const MdnSegment u = segment_of(p, sequence);
   const std::int64_t chunk = slot - u.first_slot, left = u.length - chunk * kChunk;
-  at.batch = u.batch, at.first = u.first + chunk * kChunk;
+  at.sequence = sequence, at.batch = u.batch, at.first = u.first + chunk * kChunk;
   at.steps = left <= 0 ? 0 : left < kChunk ? static_cast<int>(left) : kChunk;
   return at;
+}
+
+/// Rows of a head from some step on. With a table, row t is that of token[t].
+struct MdnRows {
+  const char* data;
+  std::int64_t time, column;
+  const int* token;
+  bool wide;
+};
+
+__device__ __forceinline__ MdnRows rows_of(const Strided& x, std::int64_t batch, std::int64_t t,
+                                           int head) {
+  return {token_at(x, batch, t, head), x.time, x.column, nullptr, x.wide};
+}
+/// Of q: no memories, and nothing shared apart.
+__device__ __forceinline__ MdnRows q_rows(const MdnParams& p, std::int64_t batch, std::int64_t t,
+                                          int head) {
+  if (!p.table.token) return rows_of(p.q, batch, t, head);
+  MdnRows rows = rows_of(p.q, 0, 0, head);
+  rows.token = p.table.token + t;
+  return rows;
+}
+__device__ __forceinline__ MdnRows memory_rows(const MdnParams& p, const Strided& x,
+                                               const Strided& shared, std::int64_t to_memory,
+                                               std::int64_t sequence, std::int64_t batch,
+                                               std::int64_t t, int head) {
+  const MdnTable& table = p.table;
+  if (!table.token) return rows_of(x, batch, t, head);
+  const int memory = static_cast<int>(sequence % table.memories);
+  const bool own = table.shared && memory == table.memories - 1;
+  MdnRows rows = rows_of(own ? shared : x, 0, 0, head);
+  if (!own) rows.data += memory * to_memory;
+  rows.token = table.token + t;
+  return rows;
+}
+__device__ __forceinline__ MdnRows k_rows(const MdnParams& p, std::int64_t sequence,
+                                          std::int64_t batch, std::int64_t t, int head) {
+  return memory_rows(p, p.k, p.table.k_shared, p.table.k_memory, sequence, batch, t, head);
+}
+__device__ __forceinline__ MdnRows v_rows(const MdnParams& p, std::int64_t sequence,
+                                          std::int64_t batch, std::int64_t t, int head) {
+  return memory_rows(p, p.v, p.table.v_shared, p.table.v_memory, sequence, batch, t, head);
 }
 
 /// The rows of a head of q, k, v or d_o, 8 `columns` of them, a chunk at a time into a RowMatrix,
@@ -76,27 +118,38 @@ __device__ __forceinline__ MdnPlace place_of(const MdnParams& p, unsigned index)
 template <int columns, int threads>
 class MdnStream {
  public:
-  __device__ __forceinline__ MdnStream(const Strided& x, std::int64_t batch, std::int64_t t,
-                                       int head, int from_column, unsigned thread)
-      : time_(x.time), column_(x.column), row_(thread / columns), wide_(x.wide) {
+  __device__ __forceinline__ MdnStream(const MdnRows& x, int from_column, unsigned thread)
+      : start_(x.data + from_column * x.column),
+        time_(x.time),
+        column_(x.column),
+        token_(x.token),
+        row_(thread / columns),
+        thread_(thread),
+        wide_(x.wide) {
     const unsigned part = thread % columns;
-    start_ = token_at(x, batch, t, head) + from_column * x.column;
-    at_ = start_ + row_ * time_ + part * 16;
+    at_ = start_ + part * 16;
+    if (token_) {
+      token_ += row_;
+    } else {
+      at_ += row_ * time_;
+    }
     to_ = place(row_, part);
-    thread_ = thread;
   }
   /// The chunk `chunks` after the current one becomes the current one.
   __device__ __forceinline__ void move(std::int64_t chunks) {
-    at_ += chunks * kChunk * time_, start_ += chunks * kChunk * time_;
+    if (token_) {
+      token_ += chunks * kChunk;
+    } else {
+      at_ += chunks * kChunk * time_, start_ += chunks * kChunk * time_;
+    }
   }
   __device__ __forceinline__ void copy(char* to, int steps) const {
+    if (token_) return copy_by_table(to, steps);
     if (!wide_) return copy_narrow(to, start_, time_, column_, steps, thread_);
     const char* from = at_;
 #pragma unroll
     for (int s = 0; s < kChunk / kStep; ++s) {
-      // The row modulo 8 is row_ ^ (s kStep % 8).
-      copy_async(to + s * kStep * RowMatrix::kRowBytes + (to_ ^ s * kStep % 8 * 16), from,
-                 static_cast<int>(row_) + s * kStep < steps);
+      copy_async(to + place_of(s), from, static_cast<int>(row_) + s * kStep < steps);
       from += kStep * time_;
     }
   }
@@ -106,6 +159,23 @@ class MdnStream {
   static_assert(threads % columns == 0 && (kStep % 8 == 0 || kStep == 4));
   static_assert(kChunk == RowMatrix::kRows);
 
+  /// Wide rows only.
+  __device__ __forceinline__ void copy_by_table(char* to, int steps) const {
+    int token[kChunk / kStep];
+#pragma unroll
+    for (int s = 0; s < kChunk / kStep; ++s) {
+      token[s] = static_cast<int>(row_) + s * kStep < steps ? token_[s * kStep] : 0;
+    }
+#pragma unroll
+    for (int s = 0; s < kChunk / kStep; ++s) {
+      copy_async(to + place_of(s), at_ + token[s] * time_,
+                 static_cast<int>(row_) + s * kStep < steps);
+    }
+  }
+  /// Where this thread's part of row row_ + s kStep goes: modulo 8, that is row_ ^ (s kStep % 8).
+  __device__ __forceinline__ unsigned place_of(int s) const {
+    return s * kStep * RowMatrix::kRowBytes + (to_ ^ s * kStep % 8 * 16);
+  }
   __device__ __forceinline__ static unsigned place(unsigned row, unsigned part) {
     return part / 8 * RowMatrix::kPieceBytes + row * RowMatrix::kRowBytes +
            (part % 8 ^ row % 8) * 16;
@@ -131,17 +201,17 @@ class MdnStream {
     }
   }
 
-  const char *at_, *start_;
+  const char *start_, *at_;
   std::int64_t time_, column_;
+  const int* token_;
   unsigned row_, to_, thread_;
   bool wide_;
 };
 
 template <int columns, int threads>
-__device__ __forceinline__ void copy_tokens(char* to, const Strided& x, const MdnPlace& at,
-                                            int from_column, unsigned thread) {
-  const MdnStream<columns, threads> rows(x, at.batch, at.first, at.head, from_column, thread);
-  rows.copy(to, at.steps);
+__device__ __forceinline__ void copy_rows(char* to, const MdnRows& x, int steps, unsigned thread) {
+  const MdnStream<columns, threads> rows(x, 0, thread);
+  rows.copy(to, steps);
 }
 
 __device__ __forceinline__ MdnGates chunk_gates(const MdnParams& p, const MdnPlace& at, int t) {

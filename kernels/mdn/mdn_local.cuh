@@ -73,10 +73,14 @@ struct Local {
   }
 
   __device__ __forceinline__ void fetch() const {
-    copy_tokens<K / 8, kThreads>(memory + Memory::kQ, p.q, at, 0, thread);
-    copy_tokens<K / 8, kThreads>(memory + Memory::kK, p.k, at, 0, thread);
+    copy_rows<K / 8, kThreads>(memory + Memory::kQ, q_rows(p, at.batch, at.first, at.head),
+                               at.steps, thread);
+    copy_rows<K / 8, kThreads>(memory + Memory::kK,
+                               k_rows(p, at.sequence, at.batch, at.first, at.head), at.steps,
+                               thread);
     if (p.d_o.data) {
-      copy_tokens<V / 8, kThreads>(memory + Memory::kU, p.d_o, at, 0, thread);
+      copy_rows<V / 8, kThreads>(memory + Memory::kU, rows_of(p.d_o, at.batch, at.first, at.head),
+                                 at.steps, thread);
     } else {
       for (int x = thread * 16; x < Memory::kValues; x += kThreads * 16) {
         *reinterpret_cast<uint4*>(memory + Memory::kU + x) = make_uint4(0, 0, 0, 0);

@@ -135,8 +135,9 @@ __global__ void __launch_bounds__(kThreads, momentum ? 4 : 5)
   const MdnPlace at = place_of(p, blockIdx.x);
   if (at.steps == 0) return;
   const int thread = threadIdx.x, lane = thread & 31;
-  copy_tokens<K / 8, kThreads>(memory, p.q, at, 0, thread);
-  copy_tokens<K / 8, kThreads>(memory + kChunk * K * 2, p.k, at, 0, thread);
+  copy_rows<K / 8, kThreads>(memory, q_rows(p, at.batch, at.first, at.head), at.steps, thread);
+  copy_rows<K / 8, kThreads>(memory + kChunk * K * 2,
+                             k_rows(p, at.sequence, at.batch, at.first, at.head), at.steps, thread);
   copy_commit();
   if (thread < kChunk) {
     const MdnGates g = chunk_gates(p, at, thread);

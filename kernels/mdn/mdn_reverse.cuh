@@ -83,9 +83,9 @@ struct Reverse {
     unsigned thread;
 
     __device__ __forceinline__ Supply(const Reverse& r, std::int64_t t, unsigned number)
-        : q(r.p.q, r.u.batch, t, r.head, 0, number),
-          k(r.p.k, r.u.batch, t, r.head, 0, number),
-          out(r.p.d_o.data ? r.p.d_o : r.p.v, r.u.batch, t, r.head, r.block_v0, number),
+        : q(q_rows(r.p, r.u.batch, t, r.head), 0, number),
+          k(k_rows(r.p, r.u.sequence, r.u.batch, t, r.head), 0, number),
+          out(rows_of(r.p.d_o.data ? r.p.d_o : r.p.v, r.u.batch, t, r.head), r.block_v0, number),
           record(r.f.records + r.place(r.chunks - 1) * kRecordBytes),
           thread(number) {}
     __device__ __forceinline__ explicit Supply(const Reverse& r)

@@ -217,9 +217,9 @@ struct Scan {
     unsigned thread;
 
     __device__ __forceinline__ explicit Supply(const Scan& s, unsigned number)
-        : q(s.p.q, s.u.batch, s.u.first, s.head, 0, number),
-          k(s.p.k, s.u.batch, s.u.first, s.head, 0, number),
-          v(s.p.v, s.u.batch, s.u.first, s.head, s.block_v0, number),
+        : q(q_rows(s.p, s.u.batch, s.u.first, s.head), 0, number),
+          k(k_rows(s.p, s.u.sequence, s.u.batch, s.u.first, s.head), 0, number),
+          v(v_rows(s.p, s.u.sequence, s.u.batch, s.u.first, s.head), s.block_v0, number),
           record(s.f.records + s.place(0) * kRecordBytes),
           thread(number) {}
     __device__ __forceinline__ explicit Supply(const Scan& s)

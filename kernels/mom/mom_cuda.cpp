@@ -16,6 +16,7 @@
 #include "kernels/common/cuda/router_call.hpp"
 #include "kernels/common/cuda/workspace.hpp"
 #include "kernels/common/fast_weight_tensors.hpp"
+#include "kernels/mdn/mdn_ops.hpp"
 #include "kernels/mom/mom_spec.hpp"
 
 namespace assay::cuda {
@@ -115,6 +116,8 @@ struct Plan {
 
   Views inputs, outputs, cotangents, gradients;
   Call inner;
+  bool by_table = false;  // the update looks up rows of q, k and v itself
+  MdnTable table;
   bool decodes = false;
   MomDecode decode;
   std::size_t workspace_bytes = 0;
@@ -366,9 +369,53 @@ void plan_decode(const Call& call, Plan& plan, Workspace& memory) {
 
 // ---- All steps ---------------------------------------------------------------------------------
 
+/// Whether the update can read q, k and v where they lie: bf16 of its tensor core widths, rows of
+/// which tokens and heads lie regularly and that may be read by 16 bytes.
+bool reads_by_table(const Call& call, const Plan& plan) {
+  const cpu::Binding& b = plan.binding;
+  const View* d_o = find_view(call.cotangents, "d_", "o");
+  if (!tensor_core_widths(b) || call.options.qk_l2norm) return false;
+  if (d_o && d_o->dtype != DType::bf16) return false;
+  for (int i = 0; i < plan.sources; ++i) {
+    const Source& s = plan.source[i];
+    if (std::strlen(s.spec->axes) < 4) continue;
+    const bool per_memory = s.spec->slot != Slot::q;
+    if (per_memory && (!s.mem || (plan.routing.shared && !s.shared))) return false;
+    std::int64_t heads = 0;
+    for (const View* v : {s.mem, s.shared}) {
+      if (!v) continue;
+      const bool has_memories = per_memory && v == s.mem;
+      const View one = has_memories ? without_axis(*v, 2) : *v;
+      const bool whole = !has_memories || v->stride[2] * bytes_of(v->dtype) % 16 == 0;
+      const bool regular = one.shape[0] <= 1 || one.stride[0] == one.shape[1] * one.stride[1];
+      if (one.dtype != DType::bf16 || !whole || !regular) return false;
+      if (!strided(&one, s.spec->axes, b.H).wide) return false;
+      if (heads != 0 && one.shape[2] != heads) return false;
+      heads = one.shape[2];
+    }
+  }
+  return true;
+}
+
+/// The view of a tensor in which the update looks up rows, and what it has to know of it.
+View table_view(const Source& s, std::int64_t rows, std::int64_t H, MdnTable& table) {
+  View v = *s.mem;
+  if (s.spec->slot != Slot::q) {
+    const std::int64_t to_memory = v.stride[2] * bytes_of(v.dtype);
+    const Strided shared = strided(s.shared, s.spec->axes, H);
+    (s.spec->slot == Slot::k ? table.k_memory : table.v_memory) = to_memory;
+    (s.spec->slot == Slot::k ? table.k_shared : table.v_shared) = shared;
+    v = without_axis(v, 2);
+  }
+  v.name = s.name();
+  v.shape[0] = 1, v.shape[1] = rows, v.stride[0] = rows * v.stride[1];
+  return v;
+}
+
 /// What is read before it is combined: fp32, unless all of it is made of bf16 and of a width for
 /// which the update's tensor core kernels want to store bf16.
 DType read_format(const Plan& plan) {
+  if (plan.by_table) return DType::bf16;
   if (!tensor_core_widths(plan.binding)) return DType::f32;
   for (const MomField& f : plan.gathered.field) {
     if (f.width > 1 && f.dtype != DType::bf16) return DType::f32;
@@ -421,9 +468,13 @@ void plan_fields(Plan& plan, Workspace& memory) {
     const auto take = [&](MomField& field) {
       field.packed = memory.take<char>(rows * field.heads * field.width * bytes_of(field.dtype));
     };
-    take(f);
-    plan.inputs.add(packed_view(s.name(), f, rows, has_width));
-    plan.gathered.field[plan.gathered.count++] = f;
+    if (plan.by_table && has_width) {
+      plan.inputs.add(table_view(s, rows, plan.binding.H, plan.table));
+    } else {
+      take(f);
+      plan.inputs.add(packed_view(s.name(), f, rows, has_width));
+      plan.gathered.field[plan.gathered.count++] = f;
+    }
     if (!s.d_mem && !s.d_shared) continue;
     MomField d = packed_field(s, plan.binding, true);
     take(d);
@@ -453,7 +504,9 @@ Outcome plan_inner(const Call& call, Plan& plan, Workspace& memory) {
   inner.cotangents = plan.cotangents.list(), inner.gradients = plan.gradients.list();
   inner.options = call.options;
   inner.options.form = cpu::Form::unspecified;
-  const Outcome o = plan.update.kernel->plan(inner, &inner.workspace_bytes);
+  const Outcome o =
+      plan.by_table ? plan_mdn(plan.update.spec, inner, &inner.workspace_bytes, &plan.table)
+                    : plan.update.kernel->plan(inner, &inner.workspace_bytes);
   if (o.status != Status::ok) return o;
   inner.workspace = memory.take<char>(static_cast<std::int64_t>(inner.workspace_bytes));
   return {};
@@ -480,6 +533,13 @@ Outcome make_plan(const Call& call, void* memory, Plan& plan) {
     plan_decode(call, plan, pieces);
   } else {
     take_routing(plan.routing, pieces, true);
+    plan.by_table = reads_by_table(call, plan);
+    if (plan.by_table) {
+      int* token = pieces.take<int>(plan.routing.rows());
+      plan.routing.out_token = {reinterpret_cast<char*>(token), false};
+      plan.table.token = token;
+      plan.table.memories = plan.routing.R(), plan.table.shared = plan.routing.shared;
+    }
     plan_fields(plan, pieces);
     plan_read_out(call, plan, pieces);
     add_states(call, plan, pieces);
@@ -540,7 +600,8 @@ RunOutcome run_mom(const Call& call, cudaStream_t stream) {
   out.error = before_update(plan, stream);
   if (out.error != cudaSuccess) return out;
   if (plan.inner.outputs.count + plan.inner.gradients.count > 0) {
-    out = plan.update.kernel->run(plan.inner, stream);
+    out = plan.by_table ? run_mdn(plan.update.spec, plan.inner, stream, &plan.table)
+                        : plan.update.kernel->run(plan.inner, stream);
     if (out.refusal.status != Status::ok || out.error != cudaSuccess) return out;
   }
   out.error = after_update(plan, stream);
