@@ -27,16 +27,22 @@ struct MdnSink {
   int width = 1;
 };
 
-/// Rows of q, k and v that lie in the order of their tokens, while sequences are packed as
-/// Mixture-of-Memories wants them: step t is token `token[t]`, and sequence s has memory s %
-/// memories of k and v. The last memory may have tensors of its own. Only for the fast kernels, and
-/// for tokens that lie without gaps between batches.
+/// Inputs that lie in the order of their tokens, while sequences are packed as Mixture-of-Memories
+/// wants them: step t is token `token[t]`, and sequence s has memory s % memories. Only for the
+/// fast kernels, and for tokens that lie without gaps between batches. q, k and v are all looked
+/// up; q has no memories.
 struct MdnTable {
+  /// Of an input: whether it is looked up, how far its memories are apart, in bytes, and, if the
+  /// last memory has a tensor of its own, that.
+  struct Input {
+    bool looked_up = false;
+    std::int64_t to_memory = 0;
+    Strided shared;
+  };
   const int* token = nullptr;  // null in planning
   int memories = 1;
   bool shared = false;
-  Strided k_shared, v_shared;
-  std::int64_t k_memory = 0, v_memory = 0;  // bytes
+  Input k, v, alpha, mu, beta, eta;
 };
 
 struct MdnParams {

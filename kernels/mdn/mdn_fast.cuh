@@ -90,26 +90,34 @@ __device__ __forceinline__ MdnRows q_rows(const MdnParams& p, std::int64_t batch
   rows.token = p.table.token + t;
   return rows;
 }
-__device__ __forceinline__ MdnRows memory_rows(const MdnParams& p, const Strided& x,
-                                               const Strided& shared, std::int64_t to_memory,
-                                               std::int64_t sequence, std::int64_t batch,
-                                               std::int64_t t, int head) {
-  const MdnTable& table = p.table;
-  if (!table.token) return rows_of(x, batch, t, head);
+/// Where a table has an input's row of a token.
+struct MdnFound {
+  const char* data;
+  std::int64_t time, column;
+  bool wide;
+};
+__device__ __forceinline__ MdnFound find_input(const MdnTable& table, const Strided& x,
+                                               const MdnTable::Input& of, std::int64_t sequence,
+                                               int head) {
   const int memory = static_cast<int>(sequence % table.memories);
   const bool own = table.shared && memory == table.memories - 1;
-  MdnRows rows = rows_of(own ? shared : x, 0, 0, head);
-  if (!own) rows.data += memory * to_memory;
-  rows.token = table.token + t;
-  return rows;
+  const Strided& y = own ? of.shared : x;
+  return {token_at(y, 0, 0, head) + (own ? 0 : memory * of.to_memory), y.time, y.column, y.wide};
+}
+__device__ __forceinline__ MdnRows memory_rows(const MdnParams& p, const Strided& x,
+                                               const MdnTable::Input& of, std::int64_t sequence,
+                                               std::int64_t batch, std::int64_t t, int head) {
+  if (!p.table.token) return rows_of(x, batch, t, head);
+  const MdnFound found = find_input(p.table, x, of, sequence, head);
+  return {found.data, found.time, found.column, p.table.token + t, found.wide};
 }
 __device__ __forceinline__ MdnRows k_rows(const MdnParams& p, std::int64_t sequence,
                                           std::int64_t batch, std::int64_t t, int head) {
-  return memory_rows(p, p.k, p.table.k_shared, p.table.k_memory, sequence, batch, t, head);
+  return memory_rows(p, p.k, p.table.k, sequence, batch, t, head);
 }
 __device__ __forceinline__ MdnRows v_rows(const MdnParams& p, std::int64_t sequence,
                                           std::int64_t batch, std::int64_t t, int head) {
-  return memory_rows(p, p.v, p.table.v_shared, p.table.v_memory, sequence, batch, t, head);
+  return memory_rows(p, p.v, p.table.v, sequence, batch, t, head);
 }
 
 /// The rows of a head of q, k, v or d_o, 8 `columns` of them, a chunk at a time into a RowMatrix,
@@ -216,7 +224,17 @@ __device__ __forceinline__ void copy_rows(char* to, const MdnRows& x, int steps,
 
 __device__ __forceinline__ MdnGates chunk_gates(const MdnParams& p, const MdnPlace& at, int t) {
   MdnGates g;
-  if (t < at.steps) g = load_gates(p, at.batch, at.first + t, at.head);
+  if (t < at.steps && !p.table.token) {
+    g = load_gates(p, at.batch, at.first + t, at.head);
+  } else if (t < at.steps) {
+    const std::int64_t token = p.table.token[at.first + t];
+    g = make_gates(p, [&](const Strided& x, const MdnTable::Input& of, float missing) {
+      if (!x.data) return missing;
+      if (!of.looked_up) return load_element(token_at(x, 0, at.first + t, at.head), x.dtype);
+      const MdnFound found = find_input(p.table, x, of, at.sequence, at.head);
+      return load_element(found.data + token * found.time, x.dtype);
+    });
+  }
   if (t >= at.steps && ASSAY_MDN_IS_FAULT(p, tail_chunk_decays)) g.alpha = 0.5f;
   return g;
 }

@@ -1,5 +1,7 @@
 // Dispatch and combination of Mixture-of-Memories on the device; see mom_cuda.hpp. Each warp has a
 // row: sums are made in the same order in every run.
+#include <algorithm>
+
 #include "kernels/common/cuda/device.cuh"
 #include "kernels/common/cuda/four.cuh"
 #include "kernels/common/cuda/items.cuh"
@@ -120,33 +122,52 @@ __device__ __forceinline__ std::int64_t summed_row(const Routing& r, std::int64_
   return r.row ? r.row[at] : at;
 }
 
-/// Four elements at a time, or one. The compiler knows the format, so loads do not wait for each
-/// other.
+template <DType format>
+__device__ __forceinline__ void load_some(const char* from, float (&x)[1]) {
+  x[0] = load_element(from, format);
+}
+template <DType format>
+__device__ __forceinline__ void load_some(const char* from, float (&x)[4]) {
+  const Four y = load_four(from, format);
+#pragma unroll
+  for (int e = 0; e < 4; ++e) x[e] = y.x[e];
+}
+/// Of a 16-bit format.
+template <DType format>
+__device__ __forceinline__ void load_some(const char* from, float (&x)[8]) {
+  const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(from));
+  const Four y = unpack_four(make_uint2(bits.x, bits.y), format);
+  const Four z = unpack_four(make_uint2(bits.z, bits.w), format);
+#pragma unroll
+  for (int e = 0; e < 4; ++e) x[e] = y.x[e], x[e + 4] = z.x[e];
+}
+
+/// `step` elements at a time. The compiler knows the format, so loads do not wait for each other.
 template <int step, DType format>
 __global__ void __launch_bounds__(kBlock) combine_kernel(const __grid_constant__ MomSum s) {
   const Routing& r = s.routing;
   const int slots = r.slots(), unit = unit_of(s.out.dtype), packed_unit = unit_of(format);
   for (std::int64_t token = blockIdx.x; token < r.tokens(); token += gridDim.x) {
-    for (std::int64_t c = threadIdx.x * step; c < s.width; c += kBlock * step) {
-      Four sum{};
+    for (std::int64_t c = threadIdx.x * step; c < s.width; c += blockDim.x * step) {
+      float sum[step] = {};
 #pragma unroll 4
       for (int j = 0; j < slots; ++j) {
         const std::int64_t at = token * slots + j;
         const float w = s.weighted ? r.weight[at] : 1.0f;
         const char* from = s.packed + (summed_row(r, at) * s.width + c) * packed_unit;
-        if constexpr (step == 4) {
-          const Four x = load_four(from, format);
+        float x[step];
+        load_some<format>(from, x);
 #pragma unroll
-          for (int e = 0; e < 4; ++e) sum.x[e] += w * x.x[e];
-        } else {
-          sum.x[0] += w * load_element(from, format);
-        }
+        for (int e = 0; e < step; ++e) sum[e] += w * x[e];
       }
       char* to = s.out.data + (token * s.width + c) * unit;
-      if constexpr (step == 4) {
-        store_four(to, s.out.dtype, sum);
+      if constexpr (step == 1) {
+        store_element(to, s.out.dtype, sum[0]);
       } else {
-        store_element(to, s.out.dtype, sum.x[0]);
+#pragma unroll
+        for (int e = 0; e < step; e += 4) {
+          store_four(to + e * unit, s.out.dtype, {{sum[e], sum[e + 1], sum[e + 2], sum[e + 3]}});
+        }
       }
     }
   }
@@ -247,6 +268,7 @@ __global__ void copy_states_kernel(const __grid_constant__ MomStates s) {
 }  // namespace
 
 cudaError_t gather(const MomFields& f, cudaStream_t stream) {
+  if (f.count == 0) return cudaSuccess;
   return launch(gather_kernel, dim3(warp_blocks(f.routing.rows())), kBlock, 0, stream, f);
 }
 
@@ -259,16 +281,24 @@ cudaError_t scatter(const MomFields& f, cudaStream_t stream) {
 cudaError_t combine(const MomSum& s, cudaStream_t stream) {
   const std::int64_t tokens = s.routing.tokens();
   const dim3 grid(static_cast<unsigned>(tokens < 1 << 20 ? tokens : 1 << 20));
-  const auto start = [&](auto* by_fours, auto* by_ones) {
-    return launch(s.width % 4 == 0 ? by_fours : by_ones, grid, kBlock, 0, stream, s);
+  const auto start = [&](auto* kernel, std::int64_t step) {
+    const std::int64_t threads = (s.width / step + 31) / 32 * 32;
+    return launch(kernel, grid, static_cast<unsigned>(std::clamp<std::int64_t>(threads, 32, kBlock)),
+                  0, stream, s);
   };
+  const auto of_format = [&](auto* by_eights, auto* by_fours, auto* by_ones) {
+    if (s.width % 8 == 0 && s.dtype != DType::f32) return start(by_eights, 8);
+    return s.width % 4 == 0 ? start(by_fours, 4) : start(by_ones, 1);
+  };
+  constexpr DType kBf16 = DType::bf16, kHalf = DType::f16, kFloat = DType::f32;
   switch (s.dtype) {
     case DType::bf16:
-      return start(combine_kernel<4, DType::bf16>, combine_kernel<1, DType::bf16>);
+      return of_format(combine_kernel<8, kBf16>, combine_kernel<4, kBf16>, combine_kernel<1, kBf16>);
     case DType::f16:
-      return start(combine_kernel<4, DType::f16>, combine_kernel<1, DType::f16>);
+      return of_format(combine_kernel<8, kHalf>, combine_kernel<4, kHalf>, combine_kernel<1, kHalf>);
     default:
-      return start(combine_kernel<4, DType::f32>, combine_kernel<1, DType::f32>);
+      return of_format(combine_kernel<4, kFloat>, combine_kernel<4, kFloat>,
+                       combine_kernel<1, kFloat>);
   }
 }
 

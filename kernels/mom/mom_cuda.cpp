@@ -116,7 +116,7 @@ struct Plan {
 
   Views inputs, outputs, cotangents, gradients;
   Call inner;
-  bool by_table = false;  // the update looks up rows of q, k and v itself
+  bool by_table = false;  // the update looks up rows of its inputs itself
   MdnTable table;
   bool decodes = false;
   MomDecode decode;
@@ -369,42 +369,63 @@ void plan_decode(const Call& call, Plan& plan, Workspace& memory) {
 
 // ---- All steps ---------------------------------------------------------------------------------
 
-/// Whether the update can read q, k and v where they lie: bf16 of its tensor core widths, rows of
-/// which tokens and heads lie regularly and that may be read by 16 bytes.
-bool reads_by_table(const Call& call, const Plan& plan) {
-  const cpu::Binding& b = plan.binding;
-  const View* d_o = find_view(call.cotangents, "d_", "o");
-  if (!tensor_core_widths(b) || call.options.qk_l2norm) return false;
-  if (d_o && d_o->dtype != DType::bf16) return false;
-  for (int i = 0; i < plan.sources; ++i) {
-    const Source& s = plan.source[i];
-    if (std::strlen(s.spec->axes) < 4) continue;
-    const bool per_memory = s.spec->slot != Slot::q;
-    if (per_memory && (!s.mem || (plan.routing.shared && !s.shared))) return false;
-    std::int64_t heads = 0;
-    for (const View* v : {s.mem, s.shared}) {
-      if (!v) continue;
-      const bool has_memories = per_memory && v == s.mem;
-      const View one = has_memories ? without_axis(*v, 2) : *v;
-      const bool whole = !has_memories || v->stride[2] * bytes_of(v->dtype) % 16 == 0;
-      const bool regular = one.shape[0] <= 1 || one.stride[0] == one.shape[1] * one.stride[1];
-      if (one.dtype != DType::bf16 || !whole || !regular) return false;
-      if (!strided(&one, s.spec->axes, b.H).wide) return false;
-      if (heads != 0 && one.shape[2] != heads) return false;
-      heads = one.shape[2];
-    }
+bool is_per_memory(const Source& s, const View* v) { return s.spec->slot != Slot::q && v == s.mem; }
+bool is_row(const Source& s) { return std::strlen(s.spec->axes) == 4; }
+
+/// Whether the update can look up an input where it lies: tokens lie regularly, both sides have the
+/// same heads and format, and rows may be read by 16 bytes.
+bool is_looked_up(const Source& s, const Plan& plan) {
+  const bool both = s.spec->slot != Slot::q && plan.routing.shared;
+  if (!s.mem || (both && !s.shared)) return false;
+  const View* first = nullptr;
+  for (const View* v : {s.mem, s.shared}) {
+    if (!v) continue;
+    const bool per_memory = is_per_memory(s, v);
+    const View one = per_memory ? without_axis(*v, 2) : *v;
+    const bool regular = one.shape[0] <= 1 || one.stride[0] == one.shape[1] * one.stride[1];
+    const bool whole = !per_memory || v->stride[2] * bytes_of(v->dtype) % 16 == 0;
+    if (!regular || (first && first->dtype != v->dtype)) return false;
+    if (is_row(s) && !(whole && strided(&one, s.spec->axes, plan.binding.H).wide)) return false;
+    if (first && one.shape[2] != first->shape[is_per_memory(s, first) ? 3 : 2]) return false;
+    first = v;
   }
   return true;
 }
 
-/// The view of a tensor in which the update looks up rows, and what it has to know of it.
-View table_view(const Source& s, std::int64_t rows, std::int64_t H, MdnTable& table) {
+/// Whether the update looks up rows: those of its tensor core kernels.
+bool reads_by_table(const Call& call, const Plan& plan) {
+  const View* d_o = find_view(call.cotangents, "d_", "o");
+  if (!tensor_core_widths(plan.binding) || call.options.qk_l2norm) return false;
+  if (d_o && d_o->dtype != DType::bf16) return false;
+  return std::all_of(plan.source, plan.source + plan.sources, [&](const Source& s) {
+    return !is_row(s) || (is_looked_up(s, plan) && s.mem->dtype == DType::bf16);
+  });
+}
+
+MdnTable::Input* input_of(MdnTable& table, Slot slot) {
+  switch (slot) {
+    case Slot::k:
+      return &table.k;
+    case Slot::v:
+      return &table.v;
+    case Slot::decay:
+      return &table.alpha;
+    case Slot::mu:
+      return &table.mu;
+    case Slot::beta:
+      return &table.beta;
+    case Slot::eta:
+      return &table.eta;
+    default:
+      return nullptr;
+  }
+}
+
+/// The view of a tensor in which the update looks up rows; the table gets the rest.
+View looked_up_view(const Source& s, std::int64_t rows, std::int64_t H, MdnTable& table) {
   View v = *s.mem;
-  if (s.spec->slot != Slot::q) {
-    const std::int64_t to_memory = v.stride[2] * bytes_of(v.dtype);
-    const Strided shared = strided(s.shared, s.spec->axes, H);
-    (s.spec->slot == Slot::k ? table.k_memory : table.v_memory) = to_memory;
-    (s.spec->slot == Slot::k ? table.k_shared : table.v_shared) = shared;
+  if (MdnTable::Input* input = input_of(table, s.spec->slot)) {
+    *input = {true, v.stride[2] * bytes_of(v.dtype), strided(s.shared, s.spec->axes, H)};
     v = without_axis(v, 2);
   }
   v.name = s.name();
@@ -468,8 +489,8 @@ void plan_fields(Plan& plan, Workspace& memory) {
     const auto take = [&](MomField& field) {
       field.packed = memory.take<char>(rows * field.heads * field.width * bytes_of(field.dtype));
     };
-    if (plan.by_table && has_width) {
-      plan.inputs.add(table_view(s, rows, plan.binding.H, plan.table));
+    if (plan.by_table && is_looked_up(s, plan)) {
+      plan.inputs.add(looked_up_view(s, rows, plan.binding.H, plan.table));
     } else {
       take(f);
       plan.inputs.add(packed_view(s.name(), f, rows, has_width));
