@@ -22,8 +22,8 @@ struct MdnCoefficients {
   float gamma[kBlocks][kChunk];        // of column j at the end of each block from j's own on
   float m[kBlocks][kChunk];            // the same
   float decay[kChunk], carry[kChunk];  // P_i, C_i
-  float decay_before[kChunk], carry_before[kChunk];   // P_{i-1}, C_{i-1}
-  float of_block[3][kBlocks];          // P, C, μ̄ of the last step
+  float decay_before[kChunk], carry_before[kChunk];  // P_{i-1}, C_{i-1}
+  float of_block[3][kBlocks];                        // P, C, μ̄ of the last step
 
   /// Γ of a step and two columns of the step's own block, counted in it.
   __device__ __forceinline__ float2 on_diagonal(int block, int row, int column) const {

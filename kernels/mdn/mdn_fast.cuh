@@ -40,8 +40,8 @@ struct TriangleMatrix {
 /// A chunk of a sequence and a head, of a block that has no unit of its own.
 struct MdnPlace {
   std::int64_t sequence, batch, first;  // of its first step in the tensors
-  std::int64_t index;         // slot * H + head
-  int head, steps;            // steps 0: nobody's
+  std::int64_t index;                   // slot * H + head
+  int head, steps;                      // steps 0: nobody's
 };
 
 __device__ __forceinline__ MdnPlace place_of(const MdnParams& p, unsigned index) {
@@ -135,12 +135,7 @@ class MdnStream {
         thread_(thread),
         wide_(x.wide) {
     const unsigned part = thread % columns;
-    at_ = start_ + part * 16;
-    if (token_) {
-      token_ += row_;
-    } else {
-      at_ += row_ * time_;
-    }
+    at_ = start_ + part * 16 + (token_ ? 0 : row_ * time_);
     to_ = place(row_, part);
   }
   /// The chunk `chunks` after the current one becomes the current one.
@@ -151,8 +146,10 @@ class MdnStream {
       at_ += chunks * kChunk * time_, start_ += chunks * kChunk * time_;
     }
   }
-  __device__ __forceinline__ void copy(char* to, int steps) const {
-    if (token_) return copy_by_table(to, steps);
+  __device__ __forceinline__ void copy(char* to, int steps) const { copy(to, steps, token_); }
+  /// With the chunk's part of the table, or null where there is no table.
+  __device__ __forceinline__ void copy(char* to, int steps, const int* tokens) const {
+    if (tokens) return copy_by_table(to, steps, tokens);
     if (!wide_) return copy_narrow(to, start_, time_, column_, steps, thread_);
     const char* from = at_;
 #pragma unroll
@@ -168,11 +165,12 @@ class MdnStream {
   static_assert(kChunk == RowMatrix::kRows);
 
   /// Wide rows only.
-  __device__ __forceinline__ void copy_by_table(char* to, int steps) const {
+  __device__ __forceinline__ void copy_by_table(char* to, int steps, const int* tokens) const {
     int token[kChunk / kStep];
 #pragma unroll
     for (int s = 0; s < kChunk / kStep; ++s) {
-      token[s] = static_cast<int>(row_) + s * kStep < steps ? token_[s * kStep] : 0;
+      const int row = static_cast<int>(row_) + s * kStep;
+      token[s] = row < steps ? tokens[row] : 0;
     }
 #pragma unroll
     for (int s = 0; s < kChunk / kStep; ++s) {

@@ -14,10 +14,10 @@
 namespace assay::cuda {
 
 /// What `prepare` leaves for a chunk and head, in bytes: T, W (with the scale of the read-out) and
-/// what W loses by being bf16, in blocks of tiles (mdn_fast.cuh); vectors [kChunk] of fp32 and what the whole chunk does to
-/// a state; and, for the way back alone, what T loses. W and T in two parts because hardly anything
-/// else is rounded on the way from d_O to the d_V of a sequence's last steps: an error of 2^-9 of
-/// one term would stand out where terms cancel.
+/// what W loses by being bf16, in blocks of tiles (mdn_fast.cuh); vectors [kChunk] of fp32 and what
+/// the whole chunk does to a state; and, for the way back alone, what T loses. W and T in two parts
+/// because hardly anything else is rounded on the way from d_O to the d_V of a sequence's last
+/// steps: an error of 2^-9 of one term would stand out where terms cancel.
 inline constexpr int kTriangleBytes = kChunk / 16 * (kChunk / 16 + 1) / 2 * 512;
 inline constexpr int kRecordT = 0, kRecordW = kTriangleBytes, kRecordWLow = 2 * kTriangleBytes;
 inline constexpr int kRecordVectors = 3 * kTriangleBytes, kVectorsBytes = 1536;

@@ -65,7 +65,8 @@ struct MdnInverse {
     for (int s = 0; s < 3; ++s) {
 #pragma unroll
       for (int a = 0; a < 4; ++a) {
-        char* to = blocks[row * (row + 1) / 2 + column] + s * kBlockBytes + block_tile(a & 1, a >> 1);
+        char* to =
+            blocks[row * (row + 1) / 2 + column] + s * kBlockBytes + block_tile(a & 1, a >> 1);
         *reinterpret_cast<std::uint32_t*>(to + lane * 4) = x.part[s][a];
       }
     }
@@ -73,8 +74,8 @@ struct MdnInverse {
   /// As operand B.
   __device__ __forceinline__ BlockParts take(int row, int column, int lane) const {
     BlockParts out;
-    const char* from =
-        blocks[row * (row + 1) / 2 + column] + block_tile(lane >> 3 & 1, lane >> 4) + (lane & 7) * 16;
+    const char* from = blocks[row * (row + 1) / 2 + column] + block_tile(lane >> 3 & 1, lane >> 4) +
+                       (lane & 7) * 16;
 #pragma unroll
     for (int s = 0; s < 3; ++s) load_tiles<true>(out.part[s], from + s * kBlockBytes);
     return out;

@@ -75,9 +75,8 @@ struct Local {
   __device__ __forceinline__ void fetch() const {
     copy_rows<K / 8, kThreads>(memory + Memory::kQ, q_rows(p, at.batch, at.first, at.head),
                                at.steps, thread);
-    copy_rows<K / 8, kThreads>(memory + Memory::kK,
-                               k_rows(p, at.sequence, at.batch, at.first, at.head), at.steps,
-                               thread);
+    copy_rows<K / 8, kThreads>(
+        memory + Memory::kK, k_rows(p, at.sequence, at.batch, at.first, at.head), at.steps, thread);
     if (p.d_o.data) {
       copy_rows<V / 8, kThreads>(memory + Memory::kU, rows_of(p.d_o, at.batch, at.first, at.head),
                                  at.steps, thread);

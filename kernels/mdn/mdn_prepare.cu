@@ -11,7 +11,7 @@ static_assert(kThreads == 2 * kChunk && kThreads == 32 * kBlocks);
 
 /// q and k, or what takes their place once they have been multiplied.
 template <int K>
-constexpr int kRowsBytes = 2 * kChunk * K * 2;
+constexpr int kRowsBytes = 2 * kChunk* K * 2;
 static_assert(sizeof(MdnInverse) <= kRowsBytes<64>);
 
 __device__ __forceinline__ float2 pair_at(const float* at) {
@@ -155,8 +155,8 @@ __global__ void __launch_bounds__(kThreads, momentum ? 4 : 5)
   for (int x = thread; kept && x < 4 * kChunk; x += kThreads) kept[kKeptGates + x] = c.gates[x];
   // The same in all lanes, as the compiler can tell.
   const int row = __shfl_sync(0xffffffffu, thread / 32, 0);
-  const Prepare<momentum, K> all{f,    p,         c,        memory, record + lane * 4,
-                                 kept, lane,      lane >> 2, lane & 3, row};
+  const Prepare<momentum, K> all{f,    p,    c,         memory,   record + lane * 4,
+                                 kept, lane, lane >> 2, lane & 3, row};
   all.run();
 }
 

@@ -1,7 +1,8 @@
 // Forward through time. A block has two warpgroups, each warp for 16 columns of V of one head of a
-// sequence: the first carries S^T and M^T, solves for R and updates, the second reads out O from the
-// states before the chunk, which the first leaves in shared memory, and keeps what the way back
-// needs. The next chunks are fetched by a third, or, where registers do not allow one, by the second.
+// sequence: the first carries S^T and M^T, solves for R and updates, the second reads out O from
+// the states before the chunk, which the first leaves in shared memory, and keeps what the way back
+// needs. The next chunks are fetched by a third, or, where registers do not allow one, by the
+// second.
 #pragma once
 
 #include "kernels/common/cuda/warpgroup.cuh"
@@ -23,10 +24,11 @@ struct ScanMemory {
   static constexpr int kState = 16 * K * 2;  // of a pair
   static constexpr int kResidual = 16 * kChunk * 2;
   static constexpr int kOwn = 2 * kPairs * kStates * kState + kPairs * kResidual;
-  static constexpr int kStages = 3 * kStage + kOwn <= kMostSharedBytes ? 3 : 2;
+  static constexpr int kStages = 3 * kStage + kOwn + 2 * kChunk * 4 <= kMostSharedBytes ? 3 : 2;
   static constexpr int kStatesAt = kStages * kStage;  // [parity, pair, state]
   static constexpr int kResidualsAt = kStatesAt + 2 * kPairs * kStates * kState;
-  static constexpr int kBytes = kStatesAt + kOwn;
+  static constexpr int kTokensAt = kStatesAt + kOwn;  // [parity, kChunk], of a table
+  static constexpr int kBytes = kTokensAt + 2 * kChunk * 4;
   static_assert(kBytes <= kMostSharedBytes);
 };
 
@@ -78,7 +80,8 @@ struct Scan {
 
   /// out = S^T X^T for rows X [kChunk, K] in tiles.
   __device__ __forceinline__ static void read(Columns<kChunk / 8>& out,
-                                              const std::uint32_t (&a)[K / 16][4], const RowMatrix& x) {
+                                              const std::uint32_t (&a)[K / 16][4],
+                                              const RowMatrix& x) {
     out.clear();
     group_begin();
 #pragma unroll
@@ -175,8 +178,8 @@ struct Scan {
   }
 
   __device__ __forceinline__ void advance(Columns<K / 8>& S, Columns<K / 8>& M,
-                                          const Columns<kChunk / 8>& R,
-                                          const RowMatrix& keys, const float* vectors) const {
+                                          const Columns<kChunk / 8>& R, const RowMatrix& keys,
+                                          const float* vectors) const {
     const float decay = vectors[kEndDecay], carry = vectors[kEndCarry], mu = vectors[kEndMomentum];
     const bool stale = ASSAY_MDN_IS_FAULT(p, stale_second_state);
 #pragma unroll
@@ -215,6 +218,7 @@ struct Scan {
     MdnStream<2 * kPairs, kSuppliers> v;
     const char* record;
     unsigned thread;
+    int held = 0;  // of a table: this thread's token of the next chunk to be fetched
 
     __device__ __forceinline__ explicit Supply(const Scan& s, unsigned number)
         : q(q_rows(s.p, s.u.batch, s.u.first, s.head), 0, number),
@@ -227,23 +231,37 @@ struct Scan {
 
     /// Chunk after chunk, kStages - 1 before they are needed; beyond the last, nothing.
     __device__ __forceinline__ void start(const Scan& s) {
-      for (int chunk = 0; chunk < Memory::kStages - 1; ++chunk) fetch(s, chunk);
+      const int* table = s.p.table.token ? s.p.table.token + s.u.first : nullptr;
+      for (int chunk = 0; chunk < Memory::kStages - 1; ++chunk) {
+        fetch(s, chunk, table ? table + chunk * kChunk : nullptr);
+      }
+      hold(s, Memory::kStages - 1);
     }
     /// Waits for a chunk, and for those who still read what the next to be fetched replaces.
     __device__ __forceinline__ void next(const Scan& s, std::int64_t chunk) {
+      int* tokens = reinterpret_cast<int*>(s.memory + Memory::kTokensAt) + (chunk & 1) * kChunk;
       copy_wait<Memory::kStages - 2>();
       group_publish();
+      if (s.p.table.token && thread < kChunk) tokens[thread] = held;
       __syncthreads();
-      fetch(s, chunk + Memory::kStages - 1);
+      fetch(s, chunk + Memory::kStages - 1, s.p.table.token ? tokens : nullptr);
+      hold(s, chunk + Memory::kStages);
     }
 
-    __device__ __forceinline__ void fetch(const Scan& s, std::int64_t chunk) {
+    __device__ __forceinline__ void hold(const Scan& s, std::int64_t chunk) {
+      const std::int64_t t = chunk * kChunk + thread;
+      if (s.p.table.token && thread < kChunk && t < s.u.length) {
+        held = s.p.table.token[s.u.first + t];
+      }
+    }
+
+    __device__ __forceinline__ void fetch(const Scan& s, std::int64_t chunk, const int* tokens) {
       if (chunk >= s.chunks) return copy_commit();
       const std::int64_t left = s.u.length - chunk * kChunk;
       const int steps = left < kChunk ? static_cast<int>(left) : kChunk;
       char* to = s.stage(chunk);
-      q.copy(to + Memory::kQ, steps), k.copy(to + Memory::kK, steps);
-      v.copy(to + Memory::kV, steps);
+      q.copy(to + Memory::kQ, steps, tokens), k.copy(to + Memory::kK, steps, tokens);
+      v.copy(to + Memory::kV, steps, tokens);
       copy_piece<kRecordForward, kSuppliers>(to + Memory::kRecord, record, thread);
       copy_commit();
       q.move(1), k.move(1), v.move(1);
@@ -363,16 +381,16 @@ __device__ __forceinline__ void scan_block(const MdnFast& f) {
 
 }  // namespace assay::cuda
 
-#define ASSAY_MDN_SCAN(name, momentum, K)                                                          \
-  namespace assay::cuda {                                                                          \
-  __global__ void __launch_bounds__((ScanMemory<momentum, K>::kThreads),                    \
-                                    1) mdn_scan_kernel_##name(const __grid_constant__ MdnFast f) { \
-    scan_block<momentum, K>(f);                                                             \
-  }                                                                                                \
-  cudaError_t mdn_scan_##name(const MdnFast& f, cudaStream_t stream) {                             \
-    using Memory = ScanMemory<momentum, K>;                                                 \
-    const dim3 grid(static_cast<unsigned>(f.p.units()),                                            \
-                    static_cast<unsigned>(f.p.V / (16 * kPairs)));                                  \
-    return launch(mdn_scan_kernel_##name, grid, Memory::kThreads, Memory::kBytes, stream, f);      \
-  }                                                                                                \
+#define ASSAY_MDN_SCAN(name, momentum, K)                                                     \
+  namespace assay::cuda {                                                                     \
+  __global__ void __launch_bounds__((ScanMemory<momentum, K>::kThreads), 1) mdn_scan_kernel_  \
+      ##name(const __grid_constant__ MdnFast f) {                                             \
+    scan_block<momentum, K>(f);                                                               \
+  }                                                                                           \
+  cudaError_t mdn_scan_##name(const MdnFast& f, cudaStream_t stream) {                        \
+    using Memory = ScanMemory<momentum, K>;                                                   \
+    const dim3 grid(static_cast<unsigned>(f.p.units()),                                       \
+                    static_cast<unsigned>(f.p.V / (16 * kPairs)));                            \
+    return launch(mdn_scan_kernel_##name, grid, Memory::kThreads, Memory::kBytes, stream, f); \
+  }                                                                                           \
   }

@@ -283,8 +283,9 @@ cudaError_t combine(const MomSum& s, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(tokens < 1 << 20 ? tokens : 1 << 20));
   const auto start = [&](auto* kernel, std::int64_t step) {
     const std::int64_t threads = (s.width / step + 31) / 32 * 32;
-    return launch(kernel, grid, static_cast<unsigned>(std::clamp<std::int64_t>(threads, 32, kBlock)),
-                  0, stream, s);
+    return launch(kernel, grid,
+                  static_cast<unsigned>(std::clamp<std::int64_t>(threads, 32, kBlock)), 0, stream,
+                  s);
   };
   const auto of_format = [&](auto* by_eights, auto* by_fours, auto* by_ones) {
     if (s.width % 8 == 0 && s.dtype != DType::f32) return start(by_eights, 8);
@@ -293,9 +294,11 @@ cudaError_t combine(const MomSum& s, cudaStream_t stream) {
   constexpr DType kBf16 = DType::bf16, kHalf = DType::f16, kFloat = DType::f32;
   switch (s.dtype) {
     case DType::bf16:
-      return of_format(combine_kernel<8, kBf16>, combine_kernel<4, kBf16>, combine_kernel<1, kBf16>);
+      return of_format(combine_kernel<8, kBf16>, combine_kernel<4, kBf16>,
+                       combine_kernel<1, kBf16>);
     case DType::f16:
-      return of_format(combine_kernel<8, kHalf>, combine_kernel<4, kHalf>, combine_kernel<1, kHalf>);
+      return of_format(combine_kernel<8, kHalf>, combine_kernel<4, kHalf>,
+                       combine_kernel<1, kHalf>);
     default:
       return of_format(combine_kernel<4, kFloat>, combine_kernel<4, kFloat>,
                        combine_kernel<1, kFloat>);

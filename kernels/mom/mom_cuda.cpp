@@ -525,9 +525,9 @@ Outcome plan_inner(const Call& call, Plan& plan, Workspace& memory) {
   inner.cotangents = plan.cotangents.list(), inner.gradients = plan.gradients.list();
   inner.options = call.options;
   inner.options.form = cpu::Form::unspecified;
-  const Outcome o =
-      plan.by_table ? plan_mdn(plan.update.spec, inner, &inner.workspace_bytes, &plan.table)
-                    : plan.update.kernel->plan(inner, &inner.workspace_bytes);
+  const Outcome o = plan.by_table
+                        ? plan_mdn(plan.update.spec, inner, &inner.workspace_bytes, &plan.table)
+                        : plan.update.kernel->plan(inner, &inner.workspace_bytes);
   if (o.status != Status::ok) return o;
   inner.workspace = memory.take<char>(static_cast<std::int64_t>(inner.workspace_bytes));
   return {};

@@ -10,7 +10,7 @@
 #if defined(ASSAY_CUDA_ON_CPU)
 #define ASSAY_SHARED_MEMORY(name) char* const name = ::assay::cuda_on_cpu::shared_memory()
 #else
-#define ASSAY_SHARED_MEMORY(name)                                     \
+#define ASSAY_SHARED_MEMORY(name)                                  \
   extern __shared__ __align__(1024) float4 assay_dynamic_memory[]; \
   char* const name = reinterpret_cast<char*>(assay_dynamic_memory)
 #endif

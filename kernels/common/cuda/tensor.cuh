@@ -281,8 +281,9 @@ struct TileMatrix {
 };
 
 /// 64 rows of bf16 as copies of whole rows make them: pieces of 64 columns, a row of which is 128
-/// bytes, its eight parts of 16 bytes in the order part ^ (row % 8). Neither such copies nor loads of
-/// tiles have bank conflicts. A product of a warpgroup wants a piece at a multiple of 1024 bytes.
+/// bytes, its eight parts of 16 bytes in the order part ^ (row % 8). Neither such copies nor loads
+/// of tiles have bank conflicts. A product of a warpgroup wants a piece at a multiple of 1024
+/// bytes.
 struct RowMatrix {
   static constexpr int kRows = 64, kRowBytes = 128, kPieceBytes = kRows * kRowBytes;
 

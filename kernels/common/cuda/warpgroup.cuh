@@ -1,6 +1,6 @@
-// Products of a warpgroup: four warps, each with 16 rows of A, in registers or in shared memory, and
-// a B of 16 rows that all of them read from shared memory as it lies there. Between group_begin and
-// group_end nothing else may touch the accumulators, nor A.
+// Products of a warpgroup: four warps, each with 16 rows of A, in registers or in shared memory,
+// and a B of 16 rows that all of them read from shared memory as it lies there. Between group_begin
+// and group_end nothing else may touch the accumulators, nor A.
 #pragma once
 
 #include "kernels/common/cuda/tensor.cuh"
@@ -78,47 +78,45 @@ __device__ __forceinline__ std::uint64_t group_columns(const RowMatrix& x, int s
 }
 
 #define ASSAY_TILE(n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
-#define ASSAY_TILES_8(n)                                                                \
-  ASSAY_TILE(n), ASSAY_TILE(n + 1), ASSAY_TILE(n + 2), ASSAY_TILE(n + 3),               \
-      ASSAY_TILE(n + 4), ASSAY_TILE(n + 5), ASSAY_TILE(n + 6), ASSAY_TILE(n + 7)
-#define ASSAY_REGISTERS_32                                        \
-  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"        \
+#define ASSAY_TILES_8(n)                                                                     \
+  ASSAY_TILE(n), ASSAY_TILE(n + 1), ASSAY_TILE(n + 2), ASSAY_TILE(n + 3), ASSAY_TILE(n + 4), \
+      ASSAY_TILE(n + 5), ASSAY_TILE(n + 6), ASSAY_TILE(n + 7)
+#define ASSAY_REGISTERS_32                                 \
+  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
   "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
-#define ASSAY_REGISTERS_64                                        \
-  ASSAY_REGISTERS_32                                              \
+#define ASSAY_REGISTERS_64                                            \
+  ASSAY_REGISTERS_32                                                  \
   ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
   "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #define ASSAY_OF_REGISTERS "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
-#define ASSAY_GROUP(columns)                       \
-  "{ .reg .pred p; setp.ne.b32 p, 1, 0;\n"         \
+#define ASSAY_GROUP(columns)               \
+  "{ .reg .pred p; setp.ne.b32 p, 1, 0;\n" \
   "wgmma.mma_async.sync.aligned.m64n" columns "k16.f32.bf16.bf16 "
 
 /// c += A B, B being the transpose of columns 16 step, ... of `x`.
 __device__ __forceinline__ void group_multiply_transposed(float (&c)[8][4],
                                                           const std::uint32_t (&a)[4],
                                                           const RowMatrix& x, int step) {
-  asm volatile(ASSAY_GROUP("64") "{" ASSAY_REGISTERS_32
-               "}, {%32,%33,%34,%35}, %36, p, 1, 1, 0; }"
+  asm volatile(ASSAY_GROUP("64") "{" ASSAY_REGISTERS_32 "}, {%32,%33,%34,%35}, %36, p, 1, 1, 0; }"
                : ASSAY_TILES_8(0)
                : ASSAY_OF_REGISTERS, "l"(group_columns(x, step)));
 }
 /// c += A B, B being rows 16 step, ... of `x`.
 template <int tiles>
 __device__ __forceinline__ void group_multiply_rows(float (&c)[tiles][4],
-                                                    const std::uint32_t (&a)[4],
-                                                    const RowMatrix& x, int step) {
-  const std::uint64_t rows = group_descriptor(x.base + 16 * step * RowMatrix::kRowBytes,
-                                              RowMatrix::kPieceBytes, 8 * RowMatrix::kRowBytes,
-                                              true);
+                                                    const std::uint32_t (&a)[4], const RowMatrix& x,
+                                                    int step) {
+  const std::uint64_t rows =
+      group_descriptor(x.base + 16 * step * RowMatrix::kRowBytes, RowMatrix::kPieceBytes,
+                       8 * RowMatrix::kRowBytes, true);
   if constexpr (tiles == 8) {
-    asm volatile(ASSAY_GROUP("64") "{" ASSAY_REGISTERS_32
-                 "}, {%32,%33,%34,%35}, %36, p, 1, 1, 1; }"
+    asm volatile(ASSAY_GROUP("64") "{" ASSAY_REGISTERS_32 "}, {%32,%33,%34,%35}, %36, p, 1, 1, 1; }"
                  : ASSAY_TILES_8(0)
                  : ASSAY_OF_REGISTERS, "l"(rows));
   } else {
     static_assert(tiles == 16);
     asm volatile(ASSAY_GROUP("128") "{" ASSAY_REGISTERS_64
-                 "}, {%64,%65,%66,%67}, %68, p, 1, 1, 1; }"
+                                    "}, {%64,%65,%66,%67}, %68, p, 1, 1, 1; }"
                  : ASSAY_TILES_8(0), ASSAY_TILES_8(8)
                  : ASSAY_OF_REGISTERS, "l"(rows));
   }
