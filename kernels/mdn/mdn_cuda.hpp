@@ -43,6 +43,7 @@ struct MdnTable {
   int memories = 1;
   bool shared = false;
   Input k, v, alpha, mu, beta, eta;
+  Input d_k, d_v;  // stored where the rows of k and v lie
 };
 
 struct MdnParams {

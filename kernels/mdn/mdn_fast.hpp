@@ -53,7 +53,7 @@ struct MdnFast {
   char* d_residuals = nullptr;    // of d_X^T
   float* coefficients = nullptr;  // [slot, head, kKeptFloats]
   float* cotangents = nullptr;    // [slot, head, kCotangentFloats]
-  int pairs = 4;                  // 16 columns each, of a block of `scan` and `reverse`
+  int pairs = 4;                  // 16 columns each, of a block of `reverse`
 };
 
 /// q and k made ready: corrected by k, normalised, in bf16 [token, head of the state, K]; and the

@@ -225,20 +225,31 @@ struct Local {
     }
   }
 
-  /// Where the first of some rows of a gradient begins, and what lies between them.
+  /// Where the rows of a gradient lie from some column on: by step, or by token.
   struct Out {
     char* first;
     std::int64_t time;
+    const int* token;
     bool partial;
-  };
-  __device__ __forceinline__ Out out_rows(const MdnSink& to, int t, int column) const {
-    if (to.partial) {
-      const std::int64_t row = (at.batch * p.T + at.first + t) * p.H + at.head;
-      return {reinterpret_cast<char*>(to.partial + row * to.width + column),
-              std::int64_t{4} * p.H * to.width, true};
+
+    __device__ __forceinline__ char* row(int t) const {
+      return first + (token ? token[t] : t) * time;
     }
-    if (!to.direct.data) return {nullptr, 0, false};
-    return {token_at(to.direct, at.batch, at.first + t, at.head) + column * 2, to.direct.time,
+  };
+  __device__ __forceinline__ Out out_rows(const MdnSink& to, int column,
+                                          const MdnTable::Input* by_token = nullptr) const {
+    if (to.partial) {
+      const std::int64_t row = (at.batch * p.T + at.first) * p.H + at.head;
+      return {reinterpret_cast<char*>(to.partial + row * to.width + column),
+              std::int64_t{4} * p.H * to.width, nullptr, true};
+    }
+    if (!to.direct.data) return {nullptr, 0, nullptr, false};
+    if (by_token && by_token->looked_up) {
+      const MdnFound found = find_input(p.table, to.direct, *by_token, at.sequence, at.head);
+      return {const_cast<char*>(found.data) + column * 2, found.time, p.table.token + at.first,
+              false};
+    }
+    return {token_at(to.direct, at.batch, at.first, at.head) + column * 2, to.direct.time, nullptr,
             false};
   }
   __device__ __forceinline__ static void store_pair(const Out& to, char* row, int column, float x,
@@ -249,14 +260,15 @@ struct Local {
       *reinterpret_cast<std::uint32_t*>(row + column * 2) = bf16_pair(x, y);
     }
   }
-  /// This warp's rows of a slice; `to` is of row g of them, column 2 i.
+  /// This warp's rows of a slice; `to` is of column 2 i.
   __device__ __forceinline__ void store_rows(const Out& to, const float (&x)[2][4],
                                              int column) const {
     if (!to.first) return;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if (16 * row_warp + 8 * half + g >= at.steps) continue;
-      char* row = to.first + half * 8 * to.time;
+      const int t = 16 * row_warp + 8 * half + g;
+      if (t >= at.steps) continue;
+      char* row = to.row(t);
 #pragma unroll
       for (int n = 0; n < 2; ++n) {
         store_pair(to, row, column + 8 * n, x[n][2 * half], x[n][2 * half + 1]);
@@ -265,7 +277,7 @@ struct Local {
   }
 
   __device__ __forceinline__ void values() const {
-    const Out to = out_rows(p.d_v, g, 2 * i);
+    const Out to = out_rows(p.d_v, 2 * i, &p.table.d_v);
     if (!to.first) return;
     const TileMatrix<kChunk / 8> X{memory + Memory::kX};
 #pragma unroll
@@ -274,7 +286,7 @@ struct Local {
       std::uint32_t y[4];  // step g, columns 2i, 2i + 1 of four tiles
       load_tiles<true>(y, X.tile(v + (lane >> 3), tokens) + (lane & 7) * 16);
       if (8 * tokens + g >= at.steps) continue;
-      char* row = to.first + 8 * tokens * to.time;
+      char* row = to.row(8 * tokens + g);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         store_pair(to, row, 8 * (v + e), low_of(y[e]), high_of(y[e]));
@@ -414,8 +426,7 @@ struct Local {
           *reinterpret_cast<const float4*>(&d_gamma(x / kChunk, x % kChunk));
     }
     float dots[6][2] = {}, whole[3] = {};
-    const Out to_q = out_rows(p.d_q, 16 * row_warp + g, 2 * i);
-    const Out to_k = out_rows(p.d_k, 16 * row_warp + g, 2 * i);
+    const Out to_q = out_rows(p.d_q, 2 * i), to_k = out_rows(p.d_k, 2 * i, &p.table.d_k);
 #pragma unroll 1
     for (int s = 0; s < K / 64; ++s) slice(s, to_q, to_k, dots, whole);
 #pragma unroll

@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kBlock) gather_kernel(const __grid_constant__ 
 __device__ void scatter_row(const MomField& f, const Routing& r, std::int64_t token, int memory,
                             std::int64_t row) {
   const MomField::Side& side = memory == r.M ? f.shared : f.mem;
-  if (!side.tensor.data) return;
+  if (!side.tensor.data || (f.is_there && row >= 0)) return;
   char* to = row_of_token(side, r, token, memory);
   const char* from = row < 0 ? nullptr : packed_row(f, row);
   const int unit = unit_of(f.dtype);
@@ -142,31 +142,44 @@ __device__ __forceinline__ void load_some(const char* from, float (&x)[8]) {
   for (int e = 0; e < 4; ++e) x[e] = y.x[e], x[e + 4] = z.x[e];
 }
 
+constexpr int kTogether = 2;  // tokens of a block: more loads in flight
+
 /// `step` elements at a time. The compiler knows the format, so loads do not wait for each other.
 template <int step, DType format>
-__global__ void __launch_bounds__(kBlock) combine_kernel(const __grid_constant__ MomSum s) {
+__global__ void __launch_bounds__(kBlock, 4) combine_kernel(const __grid_constant__ MomSum s) {
   const Routing& r = s.routing;
   const int slots = r.slots(), unit = unit_of(s.out.dtype), packed_unit = unit_of(format);
-  for (std::int64_t token = blockIdx.x; token < r.tokens(); token += gridDim.x) {
+  const std::int64_t tokens = r.tokens();
+  for (std::int64_t first = blockIdx.x * std::int64_t{kTogether}; first < tokens;
+       first += gridDim.x * std::int64_t{kTogether}) {
     for (std::int64_t c = threadIdx.x * step; c < s.width; c += blockDim.x * step) {
-      float sum[step] = {};
-#pragma unroll 4
+      float sum[kTogether][step] = {};
+#pragma unroll 2
       for (int j = 0; j < slots; ++j) {
-        const std::int64_t at = token * slots + j;
-        const float w = s.weighted ? r.weight[at] : 1.0f;
-        const char* from = s.packed + (summed_row(r, at) * s.width + c) * packed_unit;
-        float x[step];
-        load_some<format>(from, x);
+        float x[kTogether][step], w[kTogether];
 #pragma unroll
-        for (int e = 0; e < step; ++e) sum[e] += w * x[e];
+        for (int y = 0; y < kTogether; ++y) {
+          const std::int64_t at = min(first + y, tokens - 1) * slots + j;
+          w[y] = s.weighted ? r.weight[at] : 1.0f;
+          load_some<format>(s.packed + (summed_row(r, at) * s.width + c) * packed_unit, x[y]);
+        }
+#pragma unroll
+        for (int e = 0; e < kTogether * step; ++e) {
+          sum[e / step][e % step] += w[e / step] * x[e / step][e % step];
+        }
       }
-      char* to = s.out.data + (token * s.width + c) * unit;
-      if constexpr (step == 1) {
-        store_element(to, s.out.dtype, sum[0]);
-      } else {
 #pragma unroll
-        for (int e = 0; e < step; e += 4) {
-          store_four(to + e * unit, s.out.dtype, {{sum[e], sum[e + 1], sum[e + 2], sum[e + 3]}});
+      for (int y = 0; y < kTogether; ++y) {
+        if (first + y >= tokens) break;
+        char* to = s.out.data + ((first + y) * s.width + c) * unit;
+        if constexpr (step == 1) {
+          store_element(to, s.out.dtype, sum[y][0]);
+        } else {
+#pragma unroll
+          for (int e = 0; e < step; e += 4) {
+            store_four(to + e * unit, s.out.dtype,
+                       {{sum[y][e], sum[y][e + 1], sum[y][e + 2], sum[y][e + 3]}});
+          }
         }
       }
     }
@@ -280,7 +293,8 @@ cudaError_t scatter(const MomFields& f, cudaStream_t stream) {
 
 cudaError_t combine(const MomSum& s, cudaStream_t stream) {
   const std::int64_t tokens = s.routing.tokens();
-  const dim3 grid(static_cast<unsigned>(tokens < 1 << 20 ? tokens : 1 << 20));
+  const std::int64_t blocks = (tokens + kTogether - 1) / kTogether;
+  const dim3 grid(static_cast<unsigned>(blocks < 1 << 20 ? blocks : 1 << 20));
   const auto start = [&](auto* kernel, std::int64_t step) {
     const std::int64_t threads = (s.width / step + 31) / 32 * 32;
     return launch(kernel, grid,

@@ -369,27 +369,35 @@ void plan_decode(const Call& call, Plan& plan, Workspace& memory) {
 
 // ---- All steps ---------------------------------------------------------------------------------
 
-bool is_per_memory(const Source& s, const View* v) { return s.spec->slot != Slot::q && v == s.mem; }
 bool is_row(const Source& s) { return std::strlen(s.spec->axes) == 4; }
 
-/// Whether the update can look up an input where it lies: tokens lie regularly, both sides have the
-/// same heads and format, and rows may be read by 16 bytes.
-bool is_looked_up(const Source& s, const Plan& plan) {
-  const bool both = s.spec->slot != Slot::q && plan.routing.shared;
-  if (!s.mem || (both && !s.shared)) return false;
-  const View* first = nullptr;
-  for (const View* v : {s.mem, s.shared}) {
+/// Whether the update can find rows of an input, or of its gradient, where they lie: tokens lie
+/// regularly, both sides have the same heads and format, and rows may be read by 16 bytes.
+bool can_be_found(const Source& s, const View* mem, const View* shared, const Plan& plan) {
+  const bool has_memories = s.spec->slot != Slot::q;
+  if (!mem || (has_memories && plan.routing.shared && !shared)) return false;
+  std::int64_t heads = 0;
+  for (const View* v : {mem, shared}) {
     if (!v) continue;
-    const bool per_memory = is_per_memory(s, v);
+    const bool per_memory = has_memories && v == mem;
     const View one = per_memory ? without_axis(*v, 2) : *v;
     const bool regular = one.shape[0] <= 1 || one.stride[0] == one.shape[1] * one.stride[1];
     const bool whole = !per_memory || v->stride[2] * bytes_of(v->dtype) % 16 == 0;
-    if (!regular || (first && first->dtype != v->dtype)) return false;
+    if (!regular || v->dtype != mem->dtype) return false;
     if (is_row(s) && !(whole && strided(&one, s.spec->axes, plan.binding.H).wide)) return false;
-    if (first && one.shape[2] != first->shape[is_per_memory(s, first) ? 3 : 2]) return false;
-    first = v;
+    if (heads != 0 && one.shape[2] != heads) return false;
+    heads = one.shape[2];
   }
   return true;
+}
+bool is_looked_up(const Source& s, const Plan& plan) {
+  return plan.by_table && can_be_found(s, s.mem, s.shared, plan);
+}
+/// Whether the update stores rows of a gradient at their tokens: of k and v with all heads.
+bool is_stored_by_token(const Source& s, const Plan& plan) {
+  const bool of_rows = s.spec->slot == Slot::k || s.spec->slot == Slot::v;
+  return plan.by_table && of_rows && can_be_found(s, s.d_mem, s.d_shared, plan) &&
+         s.d_mem->dtype == DType::bf16 && s.d_mem->shape[3] == plan.binding.H;
 }
 
 /// Whether the update looks up rows: those of its tensor core kernels.
@@ -398,7 +406,7 @@ bool reads_by_table(const Call& call, const Plan& plan) {
   if (!tensor_core_widths(plan.binding) || call.options.qk_l2norm) return false;
   if (d_o && d_o->dtype != DType::bf16) return false;
   return std::all_of(plan.source, plan.source + plan.sources, [&](const Source& s) {
-    return !is_row(s) || (is_looked_up(s, plan) && s.mem->dtype == DType::bf16);
+    return !is_row(s) || (can_be_found(s, s.mem, s.shared, plan) && s.mem->dtype == DType::bf16);
   });
 }
 
@@ -421,14 +429,15 @@ MdnTable::Input* input_of(MdnTable& table, Slot slot) {
   }
 }
 
-/// The view of a tensor in which the update looks up rows; the table gets the rest.
-View looked_up_view(const Source& s, std::int64_t rows, std::int64_t H, MdnTable& table) {
-  View v = *s.mem;
-  if (MdnTable::Input* input = input_of(table, s.spec->slot)) {
-    *input = {true, v.stride[2] * bytes_of(v.dtype), strided(s.shared, s.spec->axes, H)};
+/// The view of memory 0 with as many steps as there are rows; the table gets the rest.
+View found_view(const char* name, const View* mem, const View* shared, const Source& s,
+                std::int64_t rows, std::int64_t H, MdnTable::Input* input) {
+  View v = *mem;
+  if (input) {
+    *input = {true, v.stride[2] * bytes_of(v.dtype), strided(shared, s.spec->axes, H)};
     v = without_axis(v, 2);
   }
-  v.name = s.name();
+  v.name = name;
   v.shape[0] = 1, v.shape[1] = rows, v.stride[0] = rows * v.stride[1];
   return v;
 }
@@ -489,8 +498,10 @@ void plan_fields(Plan& plan, Workspace& memory) {
     const auto take = [&](MomField& field) {
       field.packed = memory.take<char>(rows * field.heads * field.width * bytes_of(field.dtype));
     };
-    if (plan.by_table && is_looked_up(s, plan)) {
-      plan.inputs.add(looked_up_view(s, rows, plan.binding.H, plan.table));
+    const std::int64_t H = plan.binding.H;
+    if (is_looked_up(s, plan)) {
+      MdnTable::Input* input = input_of(plan.table, s.spec->slot);
+      plan.inputs.add(found_view(s.name(), s.mem, s.shared, s, rows, H, input));
     } else {
       take(f);
       plan.inputs.add(packed_view(s.name(), f, rows, has_width));
@@ -498,11 +509,17 @@ void plan_fields(Plan& plan, Workspace& memory) {
     }
     if (!s.d_mem && !s.d_shared) continue;
     MomField d = packed_field(s, plan.binding, true);
-    take(d);
     // Gradients have the names of their inputs with d_ before; the longest is d_log_alpha.
     static thread_local char names[kMomFields][16];
     std::snprintf(names[i], sizeof names[i], "d_%s", s.name());
-    plan.gradients.add(packed_view(names[i], d, rows, has_width));
+    if (is_stored_by_token(s, plan)) {
+      d.is_there = true;
+      MdnTable::Input* input = s.spec->slot == Slot::k ? &plan.table.d_k : &plan.table.d_v;
+      plan.gradients.add(found_view(names[i], s.d_mem, s.d_shared, s, rows, H, input));
+    } else {
+      take(d);
+      plan.gradients.add(packed_view(names[i], d, rows, has_width));
+    }
     if (s.spec->slot == Slot::q) {
       plan.d_query.packed = d.packed, plan.d_query.dtype = d.dtype;
       plan.d_query.out = d.mem.tensor;
