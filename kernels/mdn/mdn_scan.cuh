@@ -51,8 +51,9 @@ struct Scan {
   __device__ __forceinline__ MdnPlace chunk_place(std::int64_t chunk) const {
     MdnPlace at;
     const std::int64_t left = u.length - chunk * kChunk;
-    at.batch = u.batch, at.first = u.first + chunk * kChunk, at.index = place(chunk);
-    at.head = head, at.steps = left < kChunk ? static_cast<int>(left) : kChunk;
+    at.sequence = u.sequence, at.batch = u.batch, at.first = u.first + chunk * kChunk;
+    at.index = place(chunk), at.head = head;
+    at.steps = left < kChunk ? static_cast<int>(left) : kChunk;
     return at;
   }
   __device__ __forceinline__ char* stage(std::int64_t chunk) const {
@@ -78,7 +79,7 @@ struct Scan {
     }
   }
 
-  /// out = S^T X^T for rows X [kChunk, K] in tiles.
+  /// out = S^T X^T for rows X [kChunk, K].
   __device__ __forceinline__ static void read(Columns<kChunk / 8>& out,
                                               const std::uint32_t (&a)[K / 16][4],
                                               const RowMatrix& x) {
