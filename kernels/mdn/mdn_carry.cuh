@@ -44,9 +44,8 @@ struct Columns {
     }
   }
   /// += A B for a B of 16 rows, the tiles of row r (and r + 1) of `b`.
-  template <int columns>
-  __device__ __forceinline__ void add_product(const std::uint32_t (&a)[4],
-                                              const TileMatrix<columns>& b, int r, int lane) {
+  __device__ __forceinline__ void add_product(const std::uint32_t (&a)[4], const RowMatrix& b,
+                                              int r, int lane) {
 #pragma unroll
     for (int n = 0; n < tiles; n += 2) {
       std::uint32_t y[4];

@@ -185,7 +185,8 @@ void take_fast(Plan& plan, Workspace& memory) {
   f.cotangents = memory.take<float>(places * kCotangentFloats);
 }
 
-Outcome make_plan(const OpSpec& spec, const Call& call, void* memory, Plan& plan) {
+Outcome make_plan(const OpSpec& spec, const Call& call, const MdnTable* table, void* memory,
+                  Plan& plan) {
   if (const Outcome o = refuse_fp64(call); o.status != Status::ok) return o;
   if (const Outcome o = bind(spec, call, plan.binding); o.status != Status::ok) return o;
   if (call.options.form == cpu::Form::recurrent) {
@@ -207,6 +208,10 @@ Outcome make_plan(const OpSpec& spec, const Call& call, void* memory, Plan& plan
   Workspace pieces(memory);
   plan.is_fast = mdn_fast_takes(p);
   plan.packs = plan.is_fast && (p.l2norm || p.q_correction.given);
+  if (table) {
+    if (!plan.is_fast || plan.packs) return refuse(Status::unsupported, "rows by table");
+    p.table = *table;
+  }
   if (p.gradients) take_sinks(call, plan, pieces);
   if (plan.packs) take_pack(plan, pieces);
   if (plan.is_fast) {
@@ -251,22 +256,23 @@ cudaError_t launch_all(const Plan& plan, cudaStream_t stream) {
 
 }  // namespace
 
-Outcome plan_mdn(const OpSpec& spec, const Call& call, std::size_t* bytes) {
+Outcome plan_mdn(const OpSpec& spec, const Call& call, std::size_t* bytes, const MdnTable* table) {
   Plan plan;
-  const Outcome o = make_plan(spec, call, nullptr, plan);
+  const Outcome o = make_plan(spec, call, table, nullptr, plan);
   *bytes = plan.workspace_bytes;
   return o;
 }
 
-RunOutcome run_mdn(const OpSpec& spec, const Call& call, cudaStream_t stream) {
+RunOutcome run_mdn(const OpSpec& spec, const Call& call, cudaStream_t stream,
+                   const MdnTable* table) {
   Plan plan;
   RunOutcome out;
-  out.refusal = make_plan(spec, call, call.workspace, plan);
+  out.refusal = make_plan(spec, call, table, call.workspace, plan);
   if (out.refusal.status == Status::ok) {
     out.refusal = check_workspace(call, plan.workspace_bytes);
   }
   if (out.refusal.status != Status::ok) return out;
-  if (decode_applies(call)) return run_decode(call, stream);
+  if (!table && decode_applies(call)) return run_decode(call, stream);
   out.error = launch_all(plan, stream);
   return out;
 }

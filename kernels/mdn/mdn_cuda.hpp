@@ -27,6 +27,25 @@ struct MdnSink {
   int width = 1;
 };
 
+/// Inputs that lie in the order of their tokens, while sequences are packed as Mixture-of-Memories
+/// wants them: step t is token `token[t]`, and sequence s has memory s % memories. Only for the
+/// fast kernels, and for tokens that lie without gaps between batches. q, k and v are all looked
+/// up; q has no memories.
+struct MdnTable {
+  /// Of an input: whether it is looked up, how far its memories are apart, in bytes, and, if the
+  /// last memory has a tensor of its own, that.
+  struct Input {
+    bool looked_up = false;
+    std::int64_t to_memory = 0;
+    Strided shared;
+  };
+  const int* token = nullptr;  // null in planning
+  int memories = 1;
+  bool shared = false;
+  Input k, v, alpha, mu, beta, eta;
+  Input d_k, d_v;  // stored where the rows of k and v lie
+};
+
 struct MdnParams {
   std::int64_t sequences = 0, T = 0;  // T: of the batch, or all tokens when packed
   int H = 1, K = 0, V = 0;
@@ -43,6 +62,8 @@ struct MdnParams {
   Strided d_s0, d_m0;
   float* d_correction = nullptr;  // [unit], parts of d_q_correction
   bool gradients = false;
+
+  MdnTable table;
 
   float* states = nullptr;   // [slot, head, 1 or 2, K, V]: before each chunk
   float* scratch = nullptr;  // [unit, scratch_floats]

@@ -14,15 +14,15 @@
 namespace assay::cuda {
 
 /// What `prepare` leaves for a chunk and head, in bytes: T, W (with the scale of the read-out) and
-/// what W loses by being bf16, in tiles; vectors [kChunk] of fp32 and what the whole chunk does to
-/// a state; and, for the way back alone, what T loses. W and T in two parts because hardly anything
-/// else is rounded on the way from d_O to the d_V of a sequence's last steps: an error of 2^-9 of
-/// one term would stand out where terms cancel.
-inline constexpr int kSquareBytes = kChunk * kChunk * 2;
-inline constexpr int kRecordT = 0, kRecordW = kSquareBytes, kRecordWLow = 2 * kSquareBytes;
-inline constexpr int kRecordVectors = 3 * kSquareBytes, kVectorsBytes = 1536;
+/// what W loses by being bf16, in blocks of tiles (mdn_fast.cuh); vectors [kChunk] of fp32 and what
+/// the whole chunk does to a state; and, for the way back alone, what T loses. W and T in two parts
+/// because hardly anything else is rounded on the way from d_O to the d_V of a sequence's last
+/// steps: an error of 2^-9 of one term would stand out where terms cancel.
+inline constexpr int kTriangleBytes = kChunk / 16 * (kChunk / 16 + 1) / 2 * 512;
+inline constexpr int kRecordT = 0, kRecordW = kTriangleBytes, kRecordWLow = 2 * kTriangleBytes;
+inline constexpr int kRecordVectors = 3 * kTriangleBytes, kVectorsBytes = 1536;
 inline constexpr int kRecordForward = kRecordVectors + kVectorsBytes;
-inline constexpr int kRecordTLow = kRecordForward, kRecordBytes = kRecordTLow + kSquareBytes;
+inline constexpr int kRecordTLow = kRecordForward, kRecordBytes = kRecordTLow + kTriangleBytes;
 enum MdnVector { kDecay, kCarry, kReadCarry, kWrite, kWriteMomentum };  // ᾱ, b', b, γ_C η, m_C η
 enum MdnEnd { kEndDecay = 5 * kChunk, kEndCarry, kEndMomentum };        // ᾱ_C, b_C, μ̄_C
 
@@ -53,7 +53,7 @@ struct MdnFast {
   char* d_residuals = nullptr;    // of d_X^T
   float* coefficients = nullptr;  // [slot, head, kKeptFloats]
   float* cotangents = nullptr;    // [slot, head, kCotangentFloats]
-  int pairs = 4;                  // 16 columns each, of a block of `scan` and `reverse`
+  int pairs = 4;                  // 16 columns each, of a block of `reverse`
 };
 
 /// q and k made ready: corrected by k, normalised, in bf16 [token, head of the state, K]; and the

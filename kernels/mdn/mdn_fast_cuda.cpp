@@ -5,6 +5,7 @@
 
 namespace assay::cuda {
 
+#define ASSAY_MDN_KEYS(X, kernel) X(kernel, m64) X(kernel, m128) X(kernel, g64) X(kernel, g128)
 #define ASSAY_MDN_WIDTHS(X, kernel) \
   X(kernel, m64_2)                  \
   X(kernel, m64_4)                  \
@@ -17,7 +18,7 @@ namespace assay::cuda {
   X(kernel, m128_128) X(kernel, g64_64) X(kernel, g64_128) X(kernel, g128_64) X(kernel, g128_128)
 #define ASSAY_MDN_DECLARE(kernel, name) \
   cudaError_t mdn_##kernel##_##name(const MdnFast& f, cudaStream_t stream);
-ASSAY_MDN_WIDTHS(ASSAY_MDN_DECLARE, scan)
+ASSAY_MDN_KEYS(ASSAY_MDN_DECLARE, scan)
 ASSAY_MDN_WIDTHS(ASSAY_MDN_DECLARE, reverse)
 ASSAY_MDN_SHAPES(ASSAY_MDN_DECLARE, local)
 
@@ -26,7 +27,7 @@ namespace {
 using Launch = cudaError_t (*)(const MdnFast&, cudaStream_t);
 
 #define ASSAY_MDN_ADDRESS(kernel, name) mdn_##kernel##_##name,
-constexpr Launch kScans[] = {ASSAY_MDN_WIDTHS(ASSAY_MDN_ADDRESS, scan)};
+constexpr Launch kScans[] = {ASSAY_MDN_KEYS(ASSAY_MDN_ADDRESS, scan)};
 constexpr Launch kReverses[] = {ASSAY_MDN_WIDTHS(ASSAY_MDN_ADDRESS, reverse)};
 constexpr Launch kLocals[] = {ASSAY_MDN_SHAPES(ASSAY_MDN_ADDRESS, local)};
 
@@ -46,7 +47,7 @@ bool mdn_fast_takes(const MdnParams& p) {
 }
 
 cudaError_t mdn_scan(const MdnFast& f, cudaStream_t stream) {
-  return kScans[index_of(f.p, f.pairs == 4)](f, stream);
+  return kScans[index_of(f.p, false) / 2](f, stream);
 }
 cudaError_t mdn_reverse(const MdnFast& f, cudaStream_t stream) {
   return kReverses[index_of(f.p, f.pairs == 4)](f, stream);

@@ -73,10 +73,13 @@ struct Local {
   }
 
   __device__ __forceinline__ void fetch() const {
-    copy_tokens<K / 8, kThreads>(memory + Memory::kQ, p.q, at, 0, thread);
-    copy_tokens<K / 8, kThreads>(memory + Memory::kK, p.k, at, 0, thread);
+    copy_rows<K / 8, kThreads>(memory + Memory::kQ, q_rows(p, at.batch, at.first, at.head),
+                               at.steps, thread);
+    copy_rows<K / 8, kThreads>(
+        memory + Memory::kK, k_rows(p, at.sequence, at.batch, at.first, at.head), at.steps, thread);
     if (p.d_o.data) {
-      copy_tokens<V / 8, kThreads>(memory + Memory::kU, p.d_o, at, 0, thread);
+      copy_rows<V / 8, kThreads>(memory + Memory::kU, rows_of(p.d_o, at.batch, at.first, at.head),
+                                 at.steps, thread);
     } else {
       for (int x = thread * 16; x < Memory::kValues; x += kThreads * 16) {
         *reinterpret_cast<uint4*>(memory + Memory::kU + x) = make_uint4(0, 0, 0, 0);
@@ -105,8 +108,8 @@ struct Local {
 
   /// d_W, d_L and what they meet; leaves w and l in tiles, and the cotangent of γ.
   __device__ __forceinline__ void inner_products() const {
-    const TileMatrix<K / 8> q{memory + Memory::kQ}, k{memory + Memory::kK};
-    const TileMatrix<V / 8> u{memory + Memory::kU};
+    const RowMatrix q{memory + Memory::kQ}, k{memory + Memory::kK};
+    const RowMatrix u{memory + Memory::kU};
     const TileMatrix<kChunk / 8> R{memory + Memory::kR}, X{memory + Memory::kX};
     float d_w[2][4] = {}, d_l[2][4] = {}, qk[2][4] = {}, kk[2][4] = {};
     if (column_warp <= row_warp) {
@@ -195,16 +198,14 @@ struct Local {
     }
   }
 
-  /// The sum over a row of x times the rows of `tiles`, this warp's share of it.
-  __device__ __forceinline__ void add_dots(float (&sum)[2], const float (&x)[2][4], int tiles,
-                                           int column_tile) const {
+  /// The sum over a row of x times `rows`, this warp's share of it.
+  __device__ __forceinline__ void add_dots(float (&sum)[2], const float (&x)[2][4],
+                                           const RowMatrix& rows, int column_tile) const {
 #pragma unroll
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int tile = (2 * row_warp + half) * (K / 8) + column_tile + n;
-        const auto pair =
-            *reinterpret_cast<const std::uint32_t*>(memory + tiles + tile * kTileBytes + lane * 4);
+        const std::uint32_t pair = rows.pair(2 * row_warp + half, column_tile + n, lane);
         sum[half] = fmaf(low_of(pair), x[n][2 * half], sum[half]);
         sum[half] = fmaf(high_of(pair), x[n][2 * half + 1], sum[half]);
       }
@@ -224,20 +225,31 @@ struct Local {
     }
   }
 
-  /// Where the first of some rows of a gradient begins, and what lies between them.
+  /// Where the rows of a gradient lie from some column on: by step, or by token.
   struct Out {
     char* first;
     std::int64_t time;
+    const int* token;
     bool partial;
-  };
-  __device__ __forceinline__ Out out_rows(const MdnSink& to, int t, int column) const {
-    if (to.partial) {
-      const std::int64_t row = (at.batch * p.T + at.first + t) * p.H + at.head;
-      return {reinterpret_cast<char*>(to.partial + row * to.width + column),
-              std::int64_t{4} * p.H * to.width, true};
+
+    __device__ __forceinline__ char* row(int t) const {
+      return first + (token ? token[t] : t) * time;
     }
-    if (!to.direct.data) return {nullptr, 0, false};
-    return {token_at(to.direct, at.batch, at.first + t, at.head) + column * 2, to.direct.time,
+  };
+  __device__ __forceinline__ Out out_rows(const MdnSink& to, int column,
+                                          const MdnTable::Input* by_token = nullptr) const {
+    if (to.partial) {
+      const std::int64_t row = (at.batch * p.T + at.first) * p.H + at.head;
+      return {reinterpret_cast<char*>(to.partial + row * to.width + column),
+              std::int64_t{4} * p.H * to.width, nullptr, true};
+    }
+    if (!to.direct.data) return {nullptr, 0, nullptr, false};
+    if (by_token && by_token->looked_up) {
+      const MdnFound found = find_input(p.table, to.direct, *by_token, at.sequence, at.head);
+      return {const_cast<char*>(found.data) + column * 2, found.time, p.table.token + at.first,
+              false};
+    }
+    return {token_at(to.direct, at.batch, at.first, at.head) + column * 2, to.direct.time, nullptr,
             false};
   }
   __device__ __forceinline__ static void store_pair(const Out& to, char* row, int column, float x,
@@ -248,14 +260,15 @@ struct Local {
       *reinterpret_cast<std::uint32_t*>(row + column * 2) = bf16_pair(x, y);
     }
   }
-  /// This warp's rows of a slice; `to` is of row g of them, column 2 i.
+  /// This warp's rows of a slice; `to` is of column 2 i.
   __device__ __forceinline__ void store_rows(const Out& to, const float (&x)[2][4],
                                              int column) const {
     if (!to.first) return;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if (16 * row_warp + 8 * half + g >= at.steps) continue;
-      char* row = to.first + half * 8 * to.time;
+      const int t = 16 * row_warp + 8 * half + g;
+      if (t >= at.steps) continue;
+      char* row = to.row(t);
 #pragma unroll
       for (int n = 0; n < 2; ++n) {
         store_pair(to, row, column + 8 * n, x[n][2 * half], x[n][2 * half + 1]);
@@ -264,7 +277,7 @@ struct Local {
   }
 
   __device__ __forceinline__ void values() const {
-    const Out to = out_rows(p.d_v, g, 2 * i);
+    const Out to = out_rows(p.d_v, 2 * i, &p.table.d_v);
     if (!to.first) return;
     const TileMatrix<kChunk / 8> X{memory + Memory::kX};
 #pragma unroll
@@ -273,7 +286,7 @@ struct Local {
       std::uint32_t y[4];  // step g, columns 2i, 2i + 1 of four tiles
       load_tiles<true>(y, X.tile(v + (lane >> 3), tokens) + (lane & 7) * 16);
       if (8 * tokens + g >= at.steps) continue;
-      char* row = to.first + 8 * tokens * to.time;
+      char* row = to.row(8 * tokens + g);
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
         store_pair(to, row, 8 * (v + e), low_of(y[e]), high_of(y[e]));
@@ -283,8 +296,8 @@ struct Local {
 
   __device__ __forceinline__ void slice(int s, const Out& to_q, const Out& to_k,
                                         float (&dots)[6][2], float (&whole)[3]) const {
-    const TileMatrix<K / 8> q{memory + Memory::kQ}, k{memory + Memory::kK};
-    const TileMatrix<V / 8> u{memory + Memory::kU};
+    const RowMatrix q{memory + Memory::kQ}, k{memory + Memory::kK};
+    const RowMatrix u{memory + Memory::kU};
     const TileMatrix<kChunk / 8> R{memory + Memory::kR}, X{memory + Memory::kX};
     const TileMatrix<kChunk / 8> w{memory + Memory::kW}, l{memory + Memory::kL};
     const int column_tile = 8 * s + 2 * column_warp;
@@ -352,12 +365,12 @@ struct Local {
           multiply(x_M[0], of_x, b[0], b[1]), multiply(x_M[1], of_x, b[2], b[3]);
         }
       }
-      add_dots(dots[0], u_S, Memory::kQ, column_tile);
-      add_dots(dots[2], x_S, Memory::kK, column_tile);
+      add_dots(dots[0], u_S, q, column_tile);
+      add_dots(dots[2], x_S, k, column_tile);
       add_rows(d_q, u_S, kDecay, p.scale), add_rows(d_k, x_S, kDecay, -1);
       if constexpr (momentum) {
-        add_dots(dots[1], u_M, Memory::kQ, column_tile);
-        add_dots(dots[3], x_M, Memory::kK, column_tile);
+        add_dots(dots[1], u_M, q, column_tile);
+        add_dots(dots[3], x_M, k, column_tile);
         add_rows(d_q, u_M, kReadCarry, -p.scale), add_rows(d_k, x_M, kCarry, 1);
       }
     }
@@ -380,10 +393,10 @@ struct Local {
           multiply(r_M[0], a, b[0], b[1]), multiply(r_M[1], a, b[2], b[3]);
         }
       }
-      add_dots(dots[4], r_S, Memory::kK, column_tile);
+      add_dots(dots[4], r_S, k, column_tile);
       add_rows(d_k, r_S, kWrite, 1);
       if constexpr (momentum) {
-        add_dots(dots[5], r_M, Memory::kK, column_tile);
+        add_dots(dots[5], r_M, k, column_tile);
         add_rows(d_k, r_M, kWriteMomentum, -1);
       }
     }
@@ -413,8 +426,7 @@ struct Local {
           *reinterpret_cast<const float4*>(&d_gamma(x / kChunk, x % kChunk));
     }
     float dots[6][2] = {}, whole[3] = {};
-    const Out to_q = out_rows(p.d_q, 16 * row_warp + g, 2 * i);
-    const Out to_k = out_rows(p.d_k, 16 * row_warp + g, 2 * i);
+    const Out to_q = out_rows(p.d_q, 2 * i), to_k = out_rows(p.d_k, 2 * i, &p.table.d_k);
 #pragma unroll 1
     for (int s = 0; s < K / 64; ++s) slice(s, to_q, to_k, dots, whole);
 #pragma unroll

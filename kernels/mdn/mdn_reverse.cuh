@@ -15,7 +15,7 @@ struct ReverseMemory {
   static constexpr bool kHelpersFetch = momentum;
   static constexpr int kThreads = (kHelpersFetch ? 64 : 96) * pairs;
   static constexpr int kStates = momentum ? 2 : 1;
-  static constexpr int kRows = kChunk * K * 2, kValues = kChunk * 16 * pairs * 2;
+  static constexpr int kRows = kChunk * K * 2, kValues = RowMatrix::kPieceBytes;
   static constexpr int kQ = 0, kK = kRows, kU = 2 * kRows, kRecord = kU + kValues;
   static constexpr int kStage = kRecord + kRecordBytes;
   static constexpr int kOfW = 16 * kChunk * 4, kOfQ = 16 * K * 4;  // of a pair, and state
@@ -27,13 +27,13 @@ struct ReverseMemory {
 /// += Y^T L for a lower triangular L in tiles and Y^T [16, kChunk] as operands A.
 __device__ __forceinline__ void times_upper(Columns<kChunk / 8>& out,
                                             const std::uint32_t (&a)[kChunk / 16][4],
-                                            const TileMatrix<kChunk / 8>& lower, int lane) {
+                                            const TriangleMatrix& lower, int lane) {
 #pragma unroll
   for (int n = 0; n < kChunk / 8; n += 2) {
 #pragma unroll
     for (int step = n / 2; step < kChunk / 16; ++step) {
       std::uint32_t b[4];
-      lower.load_down<true>(b, 2 * step, n, lane);
+      lower.load_down(b, step, n / 2, lane);
       multiply(out.x[n], a[step], b[0], b[1]), multiply(out.x[n + 1], a[step], b[2], b[3]);
     }
   }
@@ -83,9 +83,9 @@ struct Reverse {
     unsigned thread;
 
     __device__ __forceinline__ Supply(const Reverse& r, std::int64_t t, unsigned number)
-        : q(r.p.q, r.u.batch, t, r.head, 0, number),
-          k(r.p.k, r.u.batch, t, r.head, 0, number),
-          out(r.p.d_o.data ? r.p.d_o : r.p.v, r.u.batch, t, r.head, r.block_v0, number),
+        : q(q_rows(r.p, r.u.batch, t, r.head), 0, number),
+          k(k_rows(r.p, r.u.sequence, r.u.batch, t, r.head), 0, number),
+          out(rows_of(r.p.d_o.data ? r.p.d_o : r.p.v, r.u.batch, t, r.head), r.block_v0, number),
           record(r.f.records + r.place(r.chunks - 1) * kRecordBytes),
           thread(number) {}
     __device__ __forceinline__ explicit Supply(const Reverse& r)
@@ -126,8 +126,8 @@ struct Reverse {
       char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
-      const TileMatrix<2 * pairs> rows{from + Memory::kU};
-      const TileMatrix<K / 8> queries{from + Memory::kQ};
+      const RowMatrix rows{from + Memory::kU};
+      const RowMatrix queries{from + Memory::kQ};
       std::uint32_t y[kChunk / 16][4];
 #pragma unroll
       for (int step = 0; step < kChunk / 16; ++step) {
@@ -182,7 +182,7 @@ struct Reverse {
       char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
-      const TileMatrix<K / 8> k{from + Memory::kK};
+      const RowMatrix k{from + Memory::kK};
       std::uint32_t x[kChunk / 16][4], x_low[kChunk / 16][4];  // d_R^T in two parts, then d_X^T
       {
         Columns<kChunk / 8> d_R, of_M;

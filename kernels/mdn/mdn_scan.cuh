@@ -1,34 +1,42 @@
-// Forward through time. A block has `pairs` pairs of warps, each for 16 columns of V of one head of
-// a sequence: the first of a pair carries S^T and M^T, solves for R and updates, the second fetches
-// the next chunk, reads out O from the states before the chunk, which the first leaves in shared
-// memory, and keeps what the way back needs.
+// Forward through time. A block has two warpgroups, each warp for 16 columns of V of one head of a
+// sequence: the first carries S^T and M^T, solves for R and updates, the second reads out O from
+// the states before the chunk, which the first leaves in shared memory, and keeps what the way back
+// needs. The next chunks are fetched by a third, or, where registers do not allow one, by the
+// second.
 #pragma once
 
+#include "kernels/common/cuda/warpgroup.cuh"
 #include "kernels/mdn/mdn_carry.cuh"
 
 namespace assay::cuda {
 
-template <bool momentum, int K, int pairs>
+/// Warps of a warpgroup: pairs of one that carries and one that reads out.
+inline constexpr int kPairs = 4;
+
+template <bool momentum, int K>
 struct ScanMemory {
   static constexpr bool kHelpersFetch = momentum;
-  static constexpr int kThreads = (kHelpersFetch ? 64 : 96) * pairs;
+  static constexpr int kThreads = (kHelpersFetch ? 64 : 96) * kPairs;
   static constexpr int kStates = momentum ? 2 : 1;
-  static constexpr int kRows = kChunk * K * 2, kValues = kChunk * 16 * pairs * 2;
+  static constexpr int kRows = kChunk * K * 2, kValues = kChunk * 16 * kPairs * 2;
   static constexpr int kQ = 0, kK = kRows, kV = 2 * kRows, kRecord = kV + kValues;
-  static constexpr int kStage = kRecord + kRecordForward;
+  static constexpr int kStage = (kRecord + kRecordForward + 1023) / 1024 * 1024;
   static constexpr int kState = 16 * K * 2;  // of a pair
   static constexpr int kResidual = 16 * kChunk * 2;
-  static constexpr int kStatesAt = 2 * kStage;  // [parity, pair, state]
-  static constexpr int kResidualsAt = kStatesAt + 2 * pairs * kStates * kState;
-  static constexpr int kBytes = kResidualsAt + pairs * kResidual;
+  static constexpr int kOwn = 2 * kPairs * kStates * kState + kPairs * kResidual;
+  static constexpr int kStages = 3 * kStage + kOwn + 2 * kChunk * 4 <= kMostSharedBytes ? 3 : 2;
+  static constexpr int kStatesAt = kStages * kStage;  // [parity, pair, state]
+  static constexpr int kResidualsAt = kStatesAt + 2 * kPairs * kStates * kState;
+  static constexpr int kTokensAt = kStatesAt + kOwn;  // [parity, kChunk], of a table
+  static constexpr int kBytes = kTokensAt + 2 * kChunk * 4;
   static_assert(kBytes <= kMostSharedBytes);
 };
 
-template <bool momentum, int K, int pairs>
+template <bool momentum, int K>
 struct Scan {
-  using Memory = ScanMemory<momentum, K, pairs>;
+  using Memory = ScanMemory<momentum, K>;
   static constexpr bool kHelpersFetch = Memory::kHelpersFetch;
-  static constexpr int kSuppliers = 32 * pairs;
+  static constexpr int kSuppliers = 32 * kPairs;
 
   const MdnFast& f;
   const MdnParams& p;
@@ -43,16 +51,17 @@ struct Scan {
   __device__ __forceinline__ MdnPlace chunk_place(std::int64_t chunk) const {
     MdnPlace at;
     const std::int64_t left = u.length - chunk * kChunk;
-    at.batch = u.batch, at.first = u.first + chunk * kChunk, at.index = place(chunk);
-    at.head = head, at.steps = left < kChunk ? static_cast<int>(left) : kChunk;
+    at.sequence = u.sequence, at.batch = u.batch, at.first = u.first + chunk * kChunk;
+    at.index = place(chunk), at.head = head;
+    at.steps = left < kChunk ? static_cast<int>(left) : kChunk;
     return at;
   }
   __device__ __forceinline__ char* stage(std::int64_t chunk) const {
-    return memory + (chunk & 1) * Memory::kStage;
+    return memory + static_cast<unsigned>(chunk) % Memory::kStages * Memory::kStage;
   }
   __device__ __forceinline__ uint4* state(std::int64_t chunk, int which) const {
     return reinterpret_cast<uint4*>(memory + Memory::kStatesAt +
-                                    (((chunk & 1) * pairs + pair) * Memory::kStates + which) *
+                                    (((chunk & 1) * kPairs + pair) * Memory::kStates + which) *
                                         Memory::kState);
   }
   __device__ __forceinline__ uint4* residual() const {
@@ -70,25 +79,38 @@ struct Scan {
     }
   }
 
-  /// += (S^T rows^T) for the rows of a chunk.
-  __device__ __forceinline__ static void read(Columns<kChunk / 8>& out, const std::uint32_t (&a)[4],
-                                              const std::uint32_t (&b)[4], int n) {
-    multiply(out.x[n], a, b[0], b[1]), multiply(out.x[n + 1], a, b[2], b[3]);
+  /// out = S^T X^T for rows X [kChunk, K].
+  __device__ __forceinline__ static void read(Columns<kChunk / 8>& out,
+                                              const std::uint32_t (&a)[K / 16][4],
+                                              const RowMatrix& x) {
+    out.clear();
+    group_begin();
+#pragma unroll
+    for (int step = 0; step < K / 16; ++step) group_multiply_transposed(out.x, a[step], x, step);
+    group_end();
   }
 
-  /// X^T L^T for a lower triangular L in tiles.
+  __device__ __forceinline__ static void read(Columns<kChunk / 8>& out, const Columns<K / 8>& s,
+                                              const RowMatrix& x) {
+    std::uint32_t a[K / 16][4];
+#pragma unroll
+    for (int step = 0; step < K / 16; ++step) s.operand(step, a[step]);
+    read(out, a, x);
+  }
+
+  /// X^T L^T for a lower triangular L.
   __device__ __forceinline__ static void times_lower(Columns<kChunk / 8>& out,
                                                      const std::uint32_t (&a)[kChunk / 16][4],
-                                                     const TileMatrix<kChunk / 8>& lower,
-                                                     int lane) {
+                                                     const char* lower) {
+    const auto block = [&](int row, int column) {
+      return lower + triangle_block(row, column) * kBlockBytes;
+    };
 #pragma unroll
-    for (int n = 0; n < kChunk / 8; n += 2) {
-#pragma unroll
-      for (int step = 0; step <= n / 2; ++step) {
-        std::uint32_t b[4];
-        lower.template load_across<false>(b, n, 2 * step, lane);
-        read(out, a[step], b, n);
-      }
+    for (int c = 0; c < 4; ++c) {
+      group_multiply_block<6>(out.x, a[c], block(3, c));
+      if (c < 3) group_multiply_block<4>(out.x, a[c], block(2, c));
+      if (c < 2) group_multiply_block<2>(out.x, a[c], block(1, c));
+      if (c < 1) group_multiply_block<0>(out.x, a[c], block(0, c));
     }
   }
 
@@ -102,29 +124,15 @@ struct Scan {
     }
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
       __syncthreads();
-      const char* from = stage(chunk);
+      char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
-      const TileMatrix<K / 8> keys{const_cast<char*>(from) + Memory::kK};
       std::uint32_t a[kChunk / 16][4];
       {
         Columns<kChunk / 8> of_S, of_M;
-        of_S.clear();
-        if constexpr (momentum) of_M.clear();
-#pragma unroll
-        for (int step = 0; step < K / 16; ++step) {
-          std::uint32_t s[4], m[4];
-          S.operand(step, s);
-          if constexpr (momentum) M.operand(step, m);
-#pragma unroll
-          for (int n = 0; n < kChunk / 8; n += 2) {
-            std::uint32_t b[4];
-            keys.template load_across<false>(b, n, 2 * step, lane);
-            read(of_S, s, b, n);
-            if constexpr (momentum) read(of_M, m, b, n);
-          }
-        }
-        const TileMatrix<2 * pairs> values{const_cast<char*>(from) + Memory::kV};
+        read(of_S, S, RowMatrix{from + Memory::kK});
+        if constexpr (momentum) read(of_M, M, RowMatrix{from + Memory::kK});
+        const RowMatrix values{from + Memory::kV};
 #pragma unroll
         for (int n = 0; n < kChunk / 8; n += 2) {
           std::uint32_t y[4];  // X^T = V^T - ...: tiles (n, first 8 columns), (n, other 8), ...
@@ -150,7 +158,9 @@ struct Scan {
       }
       Columns<kChunk / 8> R;
       R.clear();
-      times_lower(R, a, {const_cast<char*>(from) + Memory::kRecord + kRecordT}, lane);
+      group_begin();
+      times_lower(R, a, from + Memory::kRecord + kRecordT);
+      group_end();
 #pragma unroll
       for (int step = 0; step < kChunk / 16; ++step) {
         std::uint32_t r[4];
@@ -158,7 +168,7 @@ struct Scan {
         residual()[32 * step + lane] = make_uint4(r[0], r[1], r[2], r[3]);
       }
       arrive_threads(1 + pair, 64);
-      advance(S, M, R, keys, vectors);
+      advance(S, M, R, RowMatrix{from + Memory::kK}, vectors);
       if (chunk + 1 < chunks) {
         publish(chunk + 1, 0, S);
         if constexpr (momentum) publish(chunk + 1, 1, M);
@@ -169,8 +179,7 @@ struct Scan {
   }
 
   __device__ __forceinline__ void advance(Columns<K / 8>& S, Columns<K / 8>& M,
-                                          const Columns<kChunk / 8>& R,
-                                          const TileMatrix<K / 8>& keys,
+                                          const Columns<kChunk / 8>& R, const RowMatrix& keys,
                                           const float* vectors) const {
     const float decay = vectors[kEndDecay], carry = vectors[kEndCarry], mu = vectors[kEndMomentum];
     const bool stale = ASSAY_MDN_IS_FAULT(p, stale_second_state);
@@ -185,48 +194,75 @@ struct Scan {
         }
       }
     }
+    std::uint32_t s[kChunk / 16][4], m[kChunk / 16][4];
 #pragma unroll
     for (int step = 0; step < kChunk / 16; ++step) {
-      std::uint32_t s[4], m[4];
-      R.operand_times(step, vectors + kWrite * kChunk, 1, lane, s);
+      R.operand_times(step, vectors + kWrite * kChunk, 1, lane, s[step]);
       if constexpr (momentum) {
-        R.operand_times(step, vectors + kWriteMomentum * kChunk, stale ? 0.0f : -1.0f, lane, m);
-      }
-#pragma unroll
-      for (int n = 0; n < K / 8; n += 2) {
-        std::uint32_t b[4];
-        keys.template load_down<true>(b, 2 * step, n, lane);
-        multiply(S.x[n], s, b[0], b[1]), multiply(S.x[n + 1], s, b[2], b[3]);
-        if constexpr (momentum) {
-          multiply(M.x[n], m, b[0], b[1]), multiply(M.x[n + 1], m, b[2], b[3]);
-        }
+        R.operand_times(step, vectors + kWriteMomentum * kChunk, stale ? 0.0f : -1.0f, lane,
+                        m[step]);
       }
     }
+    group_begin();
+#pragma unroll
+    for (int step = 0; step < kChunk / 16; ++step) {
+      group_multiply_rows(S.x, s[step], keys, step);
+      if constexpr (momentum) group_multiply_rows(M.x, m[step], keys, step);
+    }
+    group_end();
   }
 
   /// Chunks into shared memory, one after the other, by kSuppliers threads: those of the warps that
   /// read out, or, where registers allow more warps, by some of their own.
   struct Supply {
     MdnStream<K / 8, kSuppliers> q, k;
-    MdnStream<2 * pairs, kSuppliers> v;
+    MdnStream<2 * kPairs, kSuppliers> v;
     const char* record;
     unsigned thread;
+    int held = 0;  // of a table: this thread's token of the next chunk to be fetched
 
     __device__ __forceinline__ explicit Supply(const Scan& s, unsigned number)
-        : q(s.p.q, s.u.batch, s.u.first, s.head, 0, number),
-          k(s.p.k, s.u.batch, s.u.first, s.head, 0, number),
-          v(s.p.v, s.u.batch, s.u.first, s.head, s.block_v0, number),
+        : q(q_rows(s.p, s.u.batch, s.u.first, s.head), 0, number),
+          k(k_rows(s.p, s.u.sequence, s.u.batch, s.u.first, s.head), 0, number),
+          v(v_rows(s.p, s.u.sequence, s.u.batch, s.u.first, s.head), s.block_v0, number),
           record(s.f.records + s.place(0) * kRecordBytes),
           thread(number) {}
     __device__ __forceinline__ explicit Supply(const Scan& s)
-        : Supply(s, threadIdx.x - (kHelpersFetch ? 32 : 64) * pairs) {}
+        : Supply(s, threadIdx.x - (kHelpersFetch ? 32 : 64) * kPairs) {}
 
-    __device__ __forceinline__ void fetch(const Scan& s, std::int64_t chunk) {
+    /// Chunk after chunk, kStages - 1 before they are needed; beyond the last, nothing.
+    __device__ __forceinline__ void start(const Scan& s) {
+      const int* table = s.p.table.token ? s.p.table.token + s.u.first : nullptr;
+      for (int chunk = 0; chunk < Memory::kStages - 1; ++chunk) {
+        fetch(s, chunk, table ? table + chunk * kChunk : nullptr);
+      }
+      hold(s, Memory::kStages - 1);
+    }
+    /// Waits for a chunk, and for those who still read what the next to be fetched replaces.
+    __device__ __forceinline__ void next(const Scan& s, std::int64_t chunk) {
+      int* tokens = reinterpret_cast<int*>(s.memory + Memory::kTokensAt) + (chunk & 1) * kChunk;
+      copy_wait<Memory::kStages - 2>();
+      group_publish();
+      if (s.p.table.token && thread < kChunk) tokens[thread] = held;
+      __syncthreads();
+      fetch(s, chunk + Memory::kStages - 1, s.p.table.token ? tokens : nullptr);
+      hold(s, chunk + Memory::kStages);
+    }
+
+    __device__ __forceinline__ void hold(const Scan& s, std::int64_t chunk) {
+      const std::int64_t t = chunk * kChunk + thread;
+      if (s.p.table.token && thread < kChunk && t < s.u.length) {
+        held = s.p.table.token[s.u.first + t];
+      }
+    }
+
+    __device__ __forceinline__ void fetch(const Scan& s, std::int64_t chunk, const int* tokens) {
+      if (chunk >= s.chunks) return copy_commit();
       const std::int64_t left = s.u.length - chunk * kChunk;
       const int steps = left < kChunk ? static_cast<int>(left) : kChunk;
       char* to = s.stage(chunk);
-      q.copy(to + Memory::kQ, steps), k.copy(to + Memory::kK, steps);
-      v.copy(to + Memory::kV, steps);
+      q.copy(to + Memory::kQ, steps, tokens), k.copy(to + Memory::kK, steps, tokens);
+      v.copy(to + Memory::kV, steps, tokens);
       copy_piece<kRecordForward, kSuppliers>(to + Memory::kRecord, record, thread);
       copy_commit();
       q.move(1), k.move(1), v.move(1);
@@ -236,53 +272,42 @@ struct Scan {
 
   __device__ __forceinline__ void supply() const {
     Supply all(*this);
-    if (chunks > 0) all.fetch(*this, 0);
-    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-      copy_wait<0>();
-      __syncthreads();
-      if (chunk + 1 < chunks) all.fetch(*this, chunk + 1);
-    }
+    all.start(*this);
+    for (std::int64_t chunk = 0; chunk < chunks; ++chunk) all.next(*this, chunk);
   }
 
   __device__ __forceinline__ void read_out() const {
     Supply supply(*this);
-    if (kHelpersFetch && chunks > 0) supply.fetch(*this, 0);
+    if (kHelpersFetch) supply.start(*this);
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
-      if (kHelpersFetch) copy_wait<0>();
-      __syncthreads();
-      if (kHelpersFetch && chunk + 1 < chunks) supply.fetch(*this, chunk + 1);
-      const char* from = stage(chunk);
+      if (kHelpersFetch) {
+        supply.next(*this, chunk);
+      } else {
+        __syncthreads();
+      }
+      char* from = stage(chunk);
       const float* vectors =
           reinterpret_cast<const float*>(from + Memory::kRecord + kRecordVectors);
-      const TileMatrix<K / 8> queries{const_cast<char*>(from) + Memory::kQ};
       const MdnPlace at = chunk_place(chunk);
       Columns<kChunk / 8> of_S, of_M;
-      of_S.clear();
-      if constexpr (momentum) of_M.clear();
       const uint4* states[2] = {state(chunk, 0) + lane, state(chunk, momentum ? 1 : 0) + lane};
       char* kept = f.kept ? f.kept + at.index * Memory::kStates * kept_bytes(K, p.V) : nullptr;
+      const auto read_state = [&](int which, Columns<kChunk / 8>& out) {
+        std::uint32_t a[K / 16][4];
 #pragma unroll
-      for (int step = 0; step < K / 16; ++step) {
-        std::uint32_t s[4], m[4];
-        const auto take = [&](int which, std::uint32_t(&x)[4]) {
+        for (int step = 0; step < K / 16; ++step) {
           const uint4 y = states[which][32 * step];
-          x[0] = y.x, x[1] = y.y, x[2] = y.z, x[3] = y.w;
-          if (!kept) return;
-          keep_operand<K / 8>(kept + which * kept_bytes(K, p.V) + (v0 / 8) * (K / 8) * kTileBytes,
-                              step, x, lane);
-        };
-        take(0, s);
-        if constexpr (momentum) take(1, m);
-        if (p.o.data) {
-#pragma unroll
-          for (int n = 0; n < kChunk / 8; n += 2) {
-            std::uint32_t b[4];
-            queries.template load_across<false>(b, n, 2 * step, lane);
-            read(of_S, s, b, n);
-            if constexpr (momentum) read(of_M, m, b, n);
-          }
+          a[step][0] = y.x, a[step][1] = y.y, a[step][2] = y.z, a[step][3] = y.w;
         }
-      }
+        if (kept) {
+          char* to = kept + which * kept_bytes(K, p.V) + (v0 / 8) * (K / 8) * kTileBytes;
+#pragma unroll
+          for (int step = 0; step < K / 16; ++step) keep_operand<K / 8>(to, step, a[step], lane);
+        }
+        read(out, a, RowMatrix{from + Memory::kQ});
+      };
+      read_state(0, of_S);
+      if constexpr (momentum) read_state(1, of_M);
 #pragma unroll
       for (int n = 0; n < kChunk / 8; ++n) {
         float2 decay = factor_of(vectors + kDecay * kChunk, n, lane);
@@ -308,9 +333,10 @@ struct Scan {
             f.residuals + at.index * kept_bytes(kChunk, p.V) + (v0 / 8) * (kChunk / 8) * kTileBytes,
             step, r[step], lane);
       }
-      if (!p.o.data) continue;
-      times_lower(of_S, r, {const_cast<char*>(from) + Memory::kRecord + kRecordW}, lane);
-      times_lower(of_S, r, {const_cast<char*>(from) + Memory::kRecord + kRecordWLow}, lane);
+      group_begin();
+      times_lower(of_S, r, from + Memory::kRecord + kRecordW);
+      times_lower(of_S, r, from + Memory::kRecord + kRecordWLow);
+      group_end();
       store_rows(of_S, at);
     }
   }
@@ -318,6 +344,7 @@ struct Scan {
   __device__ __forceinline__ void store_rows(const Columns<kChunk / 8>& o,
                                              const MdnPlace& at) const {
     const int g = lane >> 2, i = lane & 3;
+    if (!p.o.data) return;
     char* base = token_at(p.o, at.batch, at.first + g, head) + (v0 + 2 * i) * 2;
 #pragma unroll
     for (int n = 0; n < kChunk / 8; ++n) {
@@ -331,20 +358,22 @@ struct Scan {
   }
 };
 
-template <bool momentum, int K, int pairs>
+template <bool momentum, int K>
 __device__ __forceinline__ void scan_block(const MdnFast& f) {
   ASSAY_SHARED_MEMORY(memory);
   const MdnParams& p = f.p;
   const unsigned unit = blockIdx.x, heads = p.H;
-  const int warp = threadIdx.x >> 5, pair = warp % pairs;
-  Scan<momentum, K, pairs> run{f, p, memory, segment_of(p, unit / heads)};
+  // The same in all lanes, as the compiler can tell: roles do not part within a warp.
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x >> 5), 0);
+  const int pair = warp % kPairs;
+  Scan<momentum, K> run{f, p, memory, segment_of(p, unit / heads)};
   run.head = static_cast<int>(unit % heads), run.pair = pair;
-  run.block_v0 = static_cast<int>(blockIdx.y) * 16 * pairs;
+  run.block_v0 = static_cast<int>(blockIdx.y) * 16 * kPairs;
   run.v0 = run.block_v0 + 16 * pair, run.lane = threadIdx.x & 31;
   run.chunks = (run.u.length + kChunk - 1) / kChunk;
-  if (warp < pairs) {
+  if (warp < kPairs) {
     run.carry_states();
-  } else if (warp < 2 * pairs) {
+  } else if (warp < 2 * kPairs) {
     run.read_out();
   } else {
     run.supply();
@@ -353,16 +382,16 @@ __device__ __forceinline__ void scan_block(const MdnFast& f) {
 
 }  // namespace assay::cuda
 
-#define ASSAY_MDN_SCAN(name, momentum, K, pairs)                                                   \
-  namespace assay::cuda {                                                                          \
-  __global__ void __launch_bounds__((ScanMemory<momentum, K, pairs>::kThreads),                    \
-                                    1) mdn_scan_kernel_##name(const __grid_constant__ MdnFast f) { \
-    scan_block<momentum, K, pairs>(f);                                                             \
-  }                                                                                                \
-  cudaError_t mdn_scan_##name(const MdnFast& f, cudaStream_t stream) {                             \
-    using Memory = ScanMemory<momentum, K, pairs>;                                                 \
-    const dim3 grid(static_cast<unsigned>(f.p.units()),                                            \
-                    static_cast<unsigned>(f.p.V / (16 * pairs)));                                  \
-    return launch(mdn_scan_kernel_##name, grid, Memory::kThreads, Memory::kBytes, stream, f);      \
-  }                                                                                                \
+#define ASSAY_MDN_SCAN(name, momentum, K)                                                     \
+  namespace assay::cuda {                                                                     \
+  __global__ void __launch_bounds__((ScanMemory<momentum, K>::kThreads), 1) mdn_scan_kernel_  \
+      ##name(const __grid_constant__ MdnFast f) {                                             \
+    scan_block<momentum, K>(f);                                                               \
+  }                                                                                           \
+  cudaError_t mdn_scan_##name(const MdnFast& f, cudaStream_t stream) {                        \
+    using Memory = ScanMemory<momentum, K>;                                                   \
+    const dim3 grid(static_cast<unsigned>(f.p.units()),                                       \
+                    static_cast<unsigned>(f.p.V / (16 * kPairs)));                            \
+    return launch(mdn_scan_kernel_##name, grid, Memory::kThreads, Memory::kBytes, stream, f); \
+  }                                                                                           \
   }

@@ -1,4 +1,3 @@
 #include "kernels/mdn/mdn_scan.cuh"
 
-ASSAY_MDN_SCAN(m128_2, true, 128, 2)
-ASSAY_MDN_SCAN(m128_4, true, 128, 4)
+ASSAY_MDN_SCAN(m128, true, 128)

@@ -1,4 +1,3 @@
 #include "kernels/mdn/mdn_scan.cuh"
 
-ASSAY_MDN_SCAN(m64_2, true, 64, 2)
-ASSAY_MDN_SCAN(m64_4, true, 64, 4)
+ASSAY_MDN_SCAN(m64, true, 64)

@@ -47,22 +47,26 @@ struct MdnGates {
   float alpha = 1, mu = 1, beta = 0, eta = 1;
 };
 
-__device__ __forceinline__ MdnGates load_gates(const MdnParams& p, std::int64_t batch,
-                                               std::int64_t t, int head) {
+/// take(input, where the table has it, what it is if it is missing).
+template <class Take>
+__device__ __forceinline__ MdnGates make_gates(const MdnParams& p, const Take& take) {
   MdnGates g;
-  const auto take = [&](const Strided& x, float missing) {
-    return x.data ? load_element(token_at(x, batch, t, head), x.dtype) : missing;
-  };
-  g.alpha = take(p.alpha, p.log_alpha ? 0.0f : 1.0f);
+  g.alpha = take(p.alpha, p.table.alpha, p.log_alpha ? 0.0f : 1.0f);
   if (p.log_alpha) g.alpha = expf(g.alpha);
-  g.beta = take(p.beta, 1);
-  g.eta = take(p.eta, 1);
+  g.beta = take(p.beta, p.table.beta, 1);
+  g.eta = take(p.eta, p.table.eta, 1);
   g.mu = 0;
   if (p.momentum) {
-    g.mu = take(p.mu, 0);
+    g.mu = take(p.mu, p.table.mu, 0);
     if (p.log_mu) g.mu = expf(g.mu);
   }
   return g;
+}
+__device__ __forceinline__ MdnGates load_gates(const MdnParams& p, std::int64_t batch,
+                                               std::int64_t t, int head) {
+  return make_gates(p, [&](const Strided& x, const MdnTable::Input&, float missing) {
+    return x.data ? load_element(token_at(x, batch, t, head), x.dtype) : missing;
+  });
 }
 
 __device__ __forceinline__ void store_token(const MdnParams& p, const MdnSink& to,

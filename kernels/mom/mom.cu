@@ -1,5 +1,7 @@
 // Dispatch and combination of Mixture-of-Memories on the device; see mom_cuda.hpp. Each warp has a
 // row: sums are made in the same order in every run.
+#include <algorithm>
+
 #include "kernels/common/cuda/device.cuh"
 #include "kernels/common/cuda/four.cuh"
 #include "kernels/common/cuda/items.cuh"
@@ -83,7 +85,7 @@ __global__ void __launch_bounds__(kBlock) gather_kernel(const __grid_constant__ 
 __device__ void scatter_row(const MomField& f, const Routing& r, std::int64_t token, int memory,
                             std::int64_t row) {
   const MomField::Side& side = memory == r.M ? f.shared : f.mem;
-  if (!side.tensor.data) return;
+  if (!side.tensor.data || (f.is_there && row >= 0)) return;
   char* to = row_of_token(side, r, token, memory);
   const char* from = row < 0 ? nullptr : packed_row(f, row);
   const int unit = unit_of(f.dtype);
@@ -120,33 +122,65 @@ __device__ __forceinline__ std::int64_t summed_row(const Routing& r, std::int64_
   return r.row ? r.row[at] : at;
 }
 
-/// Four elements at a time, or one. The compiler knows the format, so loads do not wait for each
-/// other.
+template <DType format>
+__device__ __forceinline__ void load_some(const char* from, float (&x)[1]) {
+  x[0] = load_element(from, format);
+}
+template <DType format>
+__device__ __forceinline__ void load_some(const char* from, float (&x)[4]) {
+  const Four y = load_four(from, format);
+#pragma unroll
+  for (int e = 0; e < 4; ++e) x[e] = y.x[e];
+}
+/// Of a 16-bit format.
+template <DType format>
+__device__ __forceinline__ void load_some(const char* from, float (&x)[8]) {
+  const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(from));
+  const Four y = unpack_four(make_uint2(bits.x, bits.y), format);
+  const Four z = unpack_four(make_uint2(bits.z, bits.w), format);
+#pragma unroll
+  for (int e = 0; e < 4; ++e) x[e] = y.x[e], x[e + 4] = z.x[e];
+}
+
+constexpr int kTogether = 2;  // tokens of a block: more loads in flight
+
+/// `step` elements at a time. The compiler knows the format, so loads do not wait for each other.
 template <int step, DType format>
-__global__ void __launch_bounds__(kBlock) combine_kernel(const __grid_constant__ MomSum s) {
+__global__ void __launch_bounds__(kBlock, 4) combine_kernel(const __grid_constant__ MomSum s) {
   const Routing& r = s.routing;
   const int slots = r.slots(), unit = unit_of(s.out.dtype), packed_unit = unit_of(format);
-  for (std::int64_t token = blockIdx.x; token < r.tokens(); token += gridDim.x) {
-    for (std::int64_t c = threadIdx.x * step; c < s.width; c += kBlock * step) {
-      Four sum{};
-#pragma unroll 4
+  const std::int64_t tokens = r.tokens();
+  for (std::int64_t first = blockIdx.x * std::int64_t{kTogether}; first < tokens;
+       first += gridDim.x * std::int64_t{kTogether}) {
+    for (std::int64_t c = threadIdx.x * step; c < s.width; c += blockDim.x * step) {
+      float sum[kTogether][step] = {};
+#pragma unroll 2
       for (int j = 0; j < slots; ++j) {
-        const std::int64_t at = token * slots + j;
-        const float w = s.weighted ? r.weight[at] : 1.0f;
-        const char* from = s.packed + (summed_row(r, at) * s.width + c) * packed_unit;
-        if constexpr (step == 4) {
-          const Four x = load_four(from, format);
+        float x[kTogether][step], w[kTogether];
 #pragma unroll
-          for (int e = 0; e < 4; ++e) sum.x[e] += w * x.x[e];
-        } else {
-          sum.x[0] += w * load_element(from, format);
+        for (int y = 0; y < kTogether; ++y) {
+          const std::int64_t at = min(first + y, tokens - 1) * slots + j;
+          w[y] = s.weighted ? r.weight[at] : 1.0f;
+          load_some<format>(s.packed + (summed_row(r, at) * s.width + c) * packed_unit, x[y]);
+        }
+#pragma unroll
+        for (int e = 0; e < kTogether * step; ++e) {
+          sum[e / step][e % step] += w[e / step] * x[e / step][e % step];
         }
       }
-      char* to = s.out.data + (token * s.width + c) * unit;
-      if constexpr (step == 4) {
-        store_four(to, s.out.dtype, sum);
-      } else {
-        store_element(to, s.out.dtype, sum.x[0]);
+#pragma unroll
+      for (int y = 0; y < kTogether; ++y) {
+        if (first + y >= tokens) break;
+        char* to = s.out.data + ((first + y) * s.width + c) * unit;
+        if constexpr (step == 1) {
+          store_element(to, s.out.dtype, sum[y][0]);
+        } else {
+#pragma unroll
+          for (int e = 0; e < step; e += 4) {
+            store_four(to + e * unit, s.out.dtype,
+                       {{sum[y][e], sum[y][e + 1], sum[y][e + 2], sum[y][e + 3]}});
+          }
+        }
       }
     }
   }
@@ -247,6 +281,7 @@ __global__ void copy_states_kernel(const __grid_constant__ MomStates s) {
 }  // namespace
 
 cudaError_t gather(const MomFields& f, cudaStream_t stream) {
+  if (f.count == 0) return cudaSuccess;
   return launch(gather_kernel, dim3(warp_blocks(f.routing.rows())), kBlock, 0, stream, f);
 }
 
@@ -258,17 +293,29 @@ cudaError_t scatter(const MomFields& f, cudaStream_t stream) {
 
 cudaError_t combine(const MomSum& s, cudaStream_t stream) {
   const std::int64_t tokens = s.routing.tokens();
-  const dim3 grid(static_cast<unsigned>(tokens < 1 << 20 ? tokens : 1 << 20));
-  const auto start = [&](auto* by_fours, auto* by_ones) {
-    return launch(s.width % 4 == 0 ? by_fours : by_ones, grid, kBlock, 0, stream, s);
+  const std::int64_t blocks = (tokens + kTogether - 1) / kTogether;
+  const dim3 grid(static_cast<unsigned>(blocks < 1 << 20 ? blocks : 1 << 20));
+  const auto start = [&](auto* kernel, std::int64_t step) {
+    const std::int64_t threads = (s.width / step + 31) / 32 * 32;
+    return launch(kernel, grid,
+                  static_cast<unsigned>(std::clamp<std::int64_t>(threads, 32, kBlock)), 0, stream,
+                  s);
   };
+  const auto of_format = [&](auto* by_eights, auto* by_fours, auto* by_ones) {
+    if (s.width % 8 == 0 && s.dtype != DType::f32) return start(by_eights, 8);
+    return s.width % 4 == 0 ? start(by_fours, 4) : start(by_ones, 1);
+  };
+  constexpr DType kBf16 = DType::bf16, kHalf = DType::f16, kFloat = DType::f32;
   switch (s.dtype) {
     case DType::bf16:
-      return start(combine_kernel<4, DType::bf16>, combine_kernel<1, DType::bf16>);
+      return of_format(combine_kernel<8, kBf16>, combine_kernel<4, kBf16>,
+                       combine_kernel<1, kBf16>);
     case DType::f16:
-      return start(combine_kernel<4, DType::f16>, combine_kernel<1, DType::f16>);
+      return of_format(combine_kernel<8, kHalf>, combine_kernel<4, kHalf>,
+                       combine_kernel<1, kHalf>);
     default:
-      return start(combine_kernel<4, DType::f32>, combine_kernel<1, DType::f32>);
+      return of_format(combine_kernel<4, kFloat>, combine_kernel<4, kFloat>,
+                       combine_kernel<1, kFloat>);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "kernels/common/cuda/router_call.hpp"
 #include "kernels/common/cuda/workspace.hpp"
 #include "kernels/common/fast_weight_tensors.hpp"
+#include "kernels/mdn/mdn_ops.hpp"
 #include "kernels/mom/mom_spec.hpp"
 
 namespace assay::cuda {
@@ -115,6 +116,8 @@ struct Plan {
 
   Views inputs, outputs, cotangents, gradients;
   Call inner;
+  bool by_table = false;  // the update looks up rows of its inputs itself
+  MdnTable table;
   bool decodes = false;
   MomDecode decode;
   std::size_t workspace_bytes = 0;
@@ -366,9 +369,83 @@ void plan_decode(const Call& call, Plan& plan, Workspace& memory) {
 
 // ---- All steps ---------------------------------------------------------------------------------
 
+bool is_row(const Source& s) { return std::strlen(s.spec->axes) == 4; }
+
+/// Whether the update can find rows of an input, or of its gradient, where they lie: tokens lie
+/// regularly, both sides have the same heads and format, and rows may be read by 16 bytes.
+bool can_be_found(const Source& s, const View* mem, const View* shared, const Plan& plan) {
+  const bool has_memories = s.spec->slot != Slot::q;
+  if (!mem || (has_memories && plan.routing.shared && !shared)) return false;
+  std::int64_t heads = 0;
+  for (const View* v : {mem, shared}) {
+    if (!v) continue;
+    const bool per_memory = has_memories && v == mem;
+    const View one = per_memory ? without_axis(*v, 2) : *v;
+    const bool regular = one.shape[0] <= 1 || one.stride[0] == one.shape[1] * one.stride[1];
+    const bool whole = !per_memory || v->stride[2] * bytes_of(v->dtype) % 16 == 0;
+    if (!regular || v->dtype != mem->dtype) return false;
+    if (is_row(s) && !(whole && strided(&one, s.spec->axes, plan.binding.H).wide)) return false;
+    if (heads != 0 && one.shape[2] != heads) return false;
+    heads = one.shape[2];
+  }
+  return true;
+}
+bool is_looked_up(const Source& s, const Plan& plan) {
+  return plan.by_table && can_be_found(s, s.mem, s.shared, plan);
+}
+/// Whether the update stores rows of a gradient at their tokens: of k and v with all heads.
+bool is_stored_by_token(const Source& s, const Plan& plan) {
+  const bool of_rows = s.spec->slot == Slot::k || s.spec->slot == Slot::v;
+  return plan.by_table && of_rows && can_be_found(s, s.d_mem, s.d_shared, plan) &&
+         s.d_mem->dtype == DType::bf16 && s.d_mem->shape[3] == plan.binding.H;
+}
+
+/// Whether the update looks up rows: those of its tensor core kernels.
+bool reads_by_table(const Call& call, const Plan& plan) {
+  const View* d_o = find_view(call.cotangents, "d_", "o");
+  if (!tensor_core_widths(plan.binding) || call.options.qk_l2norm) return false;
+  if (d_o && d_o->dtype != DType::bf16) return false;
+  return std::all_of(plan.source, plan.source + plan.sources, [&](const Source& s) {
+    return !is_row(s) || (can_be_found(s, s.mem, s.shared, plan) && s.mem->dtype == DType::bf16);
+  });
+}
+
+MdnTable::Input* input_of(MdnTable& table, Slot slot) {
+  switch (slot) {
+    case Slot::k:
+      return &table.k;
+    case Slot::v:
+      return &table.v;
+    case Slot::decay:
+      return &table.alpha;
+    case Slot::mu:
+      return &table.mu;
+    case Slot::beta:
+      return &table.beta;
+    case Slot::eta:
+      return &table.eta;
+    default:
+      return nullptr;
+  }
+}
+
+/// The view of memory 0 with as many steps as there are rows; the table gets the rest.
+View found_view(const char* name, const View* mem, const View* shared, const Source& s,
+                std::int64_t rows, std::int64_t H, MdnTable::Input* input) {
+  View v = *mem;
+  if (input) {
+    *input = {true, v.stride[2] * bytes_of(v.dtype), strided(shared, s.spec->axes, H)};
+    v = without_axis(v, 2);
+  }
+  v.name = name;
+  v.shape[0] = 1, v.shape[1] = rows, v.stride[0] = rows * v.stride[1];
+  return v;
+}
+
 /// What is read before it is combined: fp32, unless all of it is made of bf16 and of a width for
 /// which the update's tensor core kernels want to store bf16.
 DType read_format(const Plan& plan) {
+  if (plan.by_table) return DType::bf16;
   if (!tensor_core_widths(plan.binding)) return DType::f32;
   for (const MomField& f : plan.gathered.field) {
     if (f.width > 1 && f.dtype != DType::bf16) return DType::f32;
@@ -421,16 +498,28 @@ void plan_fields(Plan& plan, Workspace& memory) {
     const auto take = [&](MomField& field) {
       field.packed = memory.take<char>(rows * field.heads * field.width * bytes_of(field.dtype));
     };
-    take(f);
-    plan.inputs.add(packed_view(s.name(), f, rows, has_width));
-    plan.gathered.field[plan.gathered.count++] = f;
+    const std::int64_t H = plan.binding.H;
+    if (is_looked_up(s, plan)) {
+      MdnTable::Input* input = input_of(plan.table, s.spec->slot);
+      plan.inputs.add(found_view(s.name(), s.mem, s.shared, s, rows, H, input));
+    } else {
+      take(f);
+      plan.inputs.add(packed_view(s.name(), f, rows, has_width));
+      plan.gathered.field[plan.gathered.count++] = f;
+    }
     if (!s.d_mem && !s.d_shared) continue;
     MomField d = packed_field(s, plan.binding, true);
-    take(d);
     // Gradients have the names of their inputs with d_ before; the longest is d_log_alpha.
     static thread_local char names[kMomFields][16];
     std::snprintf(names[i], sizeof names[i], "d_%s", s.name());
-    plan.gradients.add(packed_view(names[i], d, rows, has_width));
+    if (is_stored_by_token(s, plan)) {
+      d.is_there = true;
+      MdnTable::Input* input = s.spec->slot == Slot::k ? &plan.table.d_k : &plan.table.d_v;
+      plan.gradients.add(found_view(names[i], s.d_mem, s.d_shared, s, rows, H, input));
+    } else {
+      take(d);
+      plan.gradients.add(packed_view(names[i], d, rows, has_width));
+    }
     if (s.spec->slot == Slot::q) {
       plan.d_query.packed = d.packed, plan.d_query.dtype = d.dtype;
       plan.d_query.out = d.mem.tensor;
@@ -453,7 +542,9 @@ Outcome plan_inner(const Call& call, Plan& plan, Workspace& memory) {
   inner.cotangents = plan.cotangents.list(), inner.gradients = plan.gradients.list();
   inner.options = call.options;
   inner.options.form = cpu::Form::unspecified;
-  const Outcome o = plan.update.kernel->plan(inner, &inner.workspace_bytes);
+  const Outcome o = plan.by_table
+                        ? plan_mdn(plan.update.spec, inner, &inner.workspace_bytes, &plan.table)
+                        : plan.update.kernel->plan(inner, &inner.workspace_bytes);
   if (o.status != Status::ok) return o;
   inner.workspace = memory.take<char>(static_cast<std::int64_t>(inner.workspace_bytes));
   return {};
@@ -480,6 +571,13 @@ Outcome make_plan(const Call& call, void* memory, Plan& plan) {
     plan_decode(call, plan, pieces);
   } else {
     take_routing(plan.routing, pieces, true);
+    plan.by_table = reads_by_table(call, plan);
+    if (plan.by_table) {
+      int* token = pieces.take<int>(plan.routing.rows());
+      plan.routing.out_token = {reinterpret_cast<char*>(token), false};
+      plan.table.token = token;
+      plan.table.memories = plan.routing.R(), plan.table.shared = plan.routing.shared;
+    }
     plan_fields(plan, pieces);
     plan_read_out(call, plan, pieces);
     add_states(call, plan, pieces);
@@ -540,7 +638,8 @@ RunOutcome run_mom(const Call& call, cudaStream_t stream) {
   out.error = before_update(plan, stream);
   if (out.error != cudaSuccess) return out;
   if (plan.inner.outputs.count + plan.inner.gradients.count > 0) {
-    out = plan.update.kernel->run(plan.inner, stream);
+    out = plan.by_table ? run_mdn(plan.update.spec, plan.inner, stream, &plan.table)
+                        : plan.update.kernel->run(plan.inner, stream);
     if (out.refusal.status != Status::ok || out.error != cudaSuccess) return out;
   }
   out.error = after_update(plan, stream);

@@ -29,7 +29,8 @@ struct MomField {
   char* packed = nullptr;  // [rows, heads, width]
   DType dtype = DType::f32;
   int heads = 1, width = 1;
-  float missing = 1;  // of a side that is not there
+  float missing = 1;      // of a side that is not there
+  bool is_there = false;  // a gradient of which the selected rows already lie at their tokens
 };
 
 inline constexpr int kMomFields = 7;  // q, k, v, alpha, beta, mu, eta

@@ -20,8 +20,8 @@ struct DecodeShape {
   static constexpr int threads = 16 * groups, warps = threads / 32;
   /// Blocks that shall share a multiprocessor: as the registers of the state allow.
   static constexpr int blocks = (states * rows <= 8    ? 1024
-                                 : states * rows <= 16 ? 512
-                                                       : 256) /
+                                 : states * rows <= 16 ? 640
+                                                       : 384) /
                                 threads;
 };
 
@@ -55,7 +55,7 @@ __device__ __forceinline__ void store_columns(char* at, std::int64_t column, DTy
                                               const Four& v) {
   if constexpr (layout != Layout::any) {
     constexpr DType kFormat = format_of(layout);
-    if (valid > 0) store_four(at, kFormat, v);
+    if (valid > 0) store_four_streaming(at, kFormat, v);
   } else {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
@@ -234,7 +234,7 @@ struct DecodeTile {
 template <int states, class Start>
 cudaError_t with_shape(int K, const Start& start) {
   if (K <= 64) return start(DecodeShape<states, 8, 8>{});
-  if (K <= 128) return start(DecodeShape<states, 16 / states, 8 * states>{});
+  if (K <= 128) return start(DecodeShape<states, 16, 8>{});
   return start(DecodeShape<states, 16, 16>{});
 }
 

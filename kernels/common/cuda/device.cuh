@@ -10,8 +10,8 @@
 #if defined(ASSAY_CUDA_ON_CPU)
 #define ASSAY_SHARED_MEMORY(name) char* const name = ::assay::cuda_on_cpu::shared_memory()
 #else
-#define ASSAY_SHARED_MEMORY(name)                  \
-  extern __shared__ float4 assay_dynamic_memory[]; \
+#define ASSAY_SHARED_MEMORY(name)                                  \
+  extern __shared__ __align__(1024) float4 assay_dynamic_memory[]; \
   char* const name = reinterpret_cast<char*>(assay_dynamic_memory)
 #endif
 

@@ -36,5 +36,14 @@ __device__ __forceinline__ void store_four(char* at, DType dtype, const Four& v)
         make_uint2(pack_two(v.x[0], v.x[1], dtype), pack_two(v.x[2], v.x[3], dtype));
   }
 }
+/// Not read again soon: the first to leave the caches.
+__device__ __forceinline__ void store_four_streaming(char* at, DType dtype, const Four& v) {
+  if (dtype == DType::f32) {
+    __stcs(reinterpret_cast<float4*>(at), make_float4(v.x[0], v.x[1], v.x[2], v.x[3]));
+  } else {
+    __stcs(reinterpret_cast<uint2*>(at),
+           make_uint2(pack_two(v.x[0], v.x[1], dtype), pack_two(v.x[2], v.x[3], dtype)));
+  }
+}
 
 }  // namespace assay::cuda
