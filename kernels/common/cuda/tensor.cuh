@@ -28,7 +28,8 @@ inline std::uint32_t bf16_bits(float x) {
 }
 inline float tf32(float x) {
   const std::uint32_t u = __float_as_uint(x);
-  return __uint_as_float((u & 0x7f800000u) == 0x7f800000u ? u : (u + 0x1000u) & ~0x1fffu);
+  return __uint_as_float(
+      (u & 0x7f800000u) == 0x7f800000u ? u : (u + 0xfffu + (u >> 13 & 1u)) & ~0x1fffu);
 }
 struct Tiles {
   const char* row;
@@ -123,6 +124,11 @@ inline void multiply_tf32(float (&c)[4], const float (&a)[4], const float (&b)[2
   on_cpu::Product<float> mine{c, a, b};
   cuda_on_cpu::warp_together(&mine, on_cpu::multiply_tf32);
 }
+inline void set_product_tf32(float (&c)[4], float a0, float a1, float b) {
+  const float a[4] = {a0, a1, 0, 0}, both[2] = {b, 0};
+  for (float& x : c) x = 0;
+  multiply_tf32(c, a, both);
+}
 inline std::uint32_t transposed_tile(std::uint32_t x) {
   cuda_on_cpu::warp_together(&x, on_cpu::transpose_tiles);
   return x;
@@ -171,7 +177,7 @@ __device__ __forceinline__ std::uint32_t bf16_pair(float low, float high) {
 }
 __device__ __forceinline__ float round_tf32(float x) {
   std::uint32_t bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
   return __uint_as_float(bits);
 }
 __device__ __forceinline__ unsigned shared_address(const void* at) {
@@ -210,6 +216,13 @@ __device__ __forceinline__ void multiply_tf32(float (&c)[4], const float (&a)[4]
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
         "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
+}
+/// c = a b, of tf32 numbers, 16x4 by 4x8: a is (g, i), (g + 8, i); b is (i, g).
+__device__ __forceinline__ void set_product_tf32(float (&c)[4], float a0, float a1, float b) {
+  asm("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 "
+      "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%7,%7,%7};"
+      : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+      : "r"(__float_as_uint(a0)), "r"(__float_as_uint(a1)), "r"(__float_as_uint(b)), "f"(0.0f));
 }
 /// A tile that the warp holds, transposed.
 __device__ __forceinline__ std::uint32_t transposed_tile(std::uint32_t x) {
