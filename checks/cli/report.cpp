@@ -8,7 +8,9 @@
 #include "checks/output/interrupt.hpp"
 #include "checks/output/json_output.hpp"
 #include "checks/output/progress.hpp"
+#include "checks/verdict/check.hpp"
 #include "reports/conditioning/conditioning.hpp"
+#include "reports/conditioning/gate_map.hpp"
 #include "reports/render/sha256.hpp"
 #include "reports/spectrum/spectrum.hpp"
 #include "reports/stability/stability.hpp"
@@ -29,6 +31,8 @@ struct ReportFlags {
   int enclose = 0;
   std::int64_t steps = 0;
   std::int64_t chunks = 64;
+  std::string op, candidate, model, errors;  // of a map over the gates
+  reports::GateMapRequest map;
   std::string keys = "any";
   double budget = 20;
   bool suggest = false;
@@ -120,7 +124,35 @@ int run_stability(const ReportFlags& flags) {
   return deliver(std::move(report), flags);
 }
 
-int run_conditioning(const ReportFlags& flags) {
+/// What a candidate loses over constant gates, measured now or read from a file.
+int run_gate_map(ReportFlags& flags) {
+  if (!flags.trace.empty() || !flags.boxes.empty() ||
+      flags.candidate.empty() == flags.errors.empty()) {
+    throw InputError("one of --trace, --box, --candidate and --errors must be given");
+  }
+  if (!flags.errors.empty()) {
+    return deliver(reports::gate_map_report(reports::read_gate_map(flags.errors)), flags);
+  }
+  if (!flags.op.empty() && flags.op != "mdn") {
+    throw InputError("a map over alpha and mu is for mdn, not for " + flags.op);
+  }
+  Progress progress("assay report conditioning");
+  reports::GateMapRequest& map = flags.map;
+  map.candidate = flags.candidate;
+  map.model = flags.model.empty() ? preset_model("fp32") : load_model(flags.model);
+  if (flags.model.empty()) {
+    const auto& own = open_candidate(flags.candidate, map.model, {})->info().model;
+    if (own) map.model = *own;
+  }
+  map.threads = flags.threads;
+  map.progress = progress.callback();
+  render::Report report = reports::gate_map_report(reports::measure_gate_map(map));
+  progress.clear();
+  return deliver(std::move(report), flags);
+}
+
+int run_conditioning(ReportFlags& flags) {
+  if (!flags.candidate.empty() || !flags.errors.empty()) return run_gate_map(flags);
   check_source(flags);
   Progress progress("assay report conditioning");
   std::vector<reports::UnitConditioning> units;
@@ -207,6 +239,19 @@ Command add_report(CLI::App& parent) {
   conditioning->add_option("--chunks", flags->chunks, "chunks per head and length")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
+  conditioning->add_option("op", flags->op, "mdn: with --candidate");
+  conditioning->add_option("--candidate", flags->candidate,
+                           "a map of this kernel's errors over alpha and mu, beside that of the "
+                           "published formula; as for `assay check`");
+  conditioning->add_option("--model", flags->model,
+                           "its precision: fp32, tf32, fp16, bf16 or a file");
+  conditioning->add_option("--points", flags->map.points, "of alpha, and of mu")
+      ->check(CLI::Range(2, 200))
+      ->capture_default_str();
+  conditioning->add_option("--shape", flags->map.shape, "of a head")->capture_default_str();
+  add_seed(*conditioning, flags->map.seed, "of the rows");
+  conditioning->add_option("--errors", flags->errors,
+                           "draw the map that --candidate --json printed, here or elsewhere");
   const Command validation = add_validation(*app);
   return {app, [=] {
             if (validation.app->parsed()) return validation.run();

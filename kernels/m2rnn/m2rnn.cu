@@ -1,4 +1,5 @@
 // M²RNN on the device: which kernel runs, the sums over what several units share, and the gate.
+#include "kernels/common/cuda/device.cuh"
 #include "kernels/common/cuda/element.cuh"
 #include "kernels/common/cuda/items.cuh"
 #include "kernels/m2rnn/m2rnn_cuda.hpp"
@@ -250,54 +251,49 @@ __global__ void gate_parameters_kernel(const Gate g) {
 cudaError_t sum_tokens(const TokenSum& s, cudaStream_t stream) {
   const std::int64_t items = s.batches * s.steps * s.heads * s.width;
   if (items <= 0) return cudaSuccess;
-  sum_tokens_kernel<<<blocks_for(items), kThreads, 0, stream>>>(s);
-  return cudaGetLastError();
+  return launch(sum_tokens_kernel, blocks_for(items), kThreads, 0, stream, s);
 }
 
 cudaError_t finish_y(const M2rnnParams& p, cudaStream_t stream) {
   const std::int64_t items = (p.cu_seqlens ? 1 : p.sequences) * p.T * p.N * p.V;
   if (items <= 0) return cudaSuccess;
-  finish_y_kernel<<<blocks_for(items), kThreads, 0, stream>>>(p);
-  return cudaGetLastError();
+  return launch(finish_y_kernel, blocks_for(items), kThreads, 0, stream, p);
 }
 
 cudaError_t sum_d_w(const M2rnnParams& p, const Strided& d_w, int heads, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(heads), static_cast<unsigned>(p.V));
-  sum_d_w_kernel<<<grid, kThreads, 0, stream>>>(p, d_w, m2rnn_padded_width(p.V));
-  return cudaGetLastError();
+  return launch(sum_d_w_kernel, grid, kThreads, 0, stream, p, d_w, m2rnn_padded_width(p.V));
 }
 
 cudaError_t sum_d_residual(const M2rnnParams& p, const Strided& d_residual, float* partial,
                            cudaStream_t stream) {
   const std::int64_t batches = p.cu_seqlens ? 1 : p.sequences;
   if (batches > 0) {
-    residual_parts_kernel<<<static_cast<unsigned>(batches * p.N), kThreads, 0, stream>>>(
-        p, partial, m2rnn_padded_width(p.V));
-    if (const cudaError_t e = cudaGetLastError(); e != cudaSuccess) return e;
+    const cudaError_t e = launch(residual_parts_kernel, static_cast<unsigned>(batches * p.N),
+                                 kThreads, 0, stream, p, partial, m2rnn_padded_width(p.V));
+    if (e != cudaSuccess) return e;
   }
-  residual_sum_kernel<<<blocks_for(static_cast<std::int64_t>(p.N) * p.V), kThreads, 0, stream>>>(
-      d_residual, partial, batches, p.N, p.V);
-  return cudaGetLastError();
+  return launch(residual_sum_kernel, blocks_for(static_cast<std::int64_t>(p.N) * p.V), kThreads, 0,
+                stream, d_residual, partial, batches, p.N, p.V);
 }
 
 cudaError_t gate_forward(const Gate& g, cudaStream_t stream) {
   const std::int64_t items = g.batches * g.T * g.heads;
   if (items <= 0) return cudaSuccess;
-  gate_forward_kernel<<<blocks_for(items), kThreads, 0, stream>>>(g);
-  return cudaGetLastError();
+  return launch(gate_forward_kernel, blocks_for(items), kThreads, 0, stream, g);
 }
 
 cudaError_t gate_backward(const Gate& g, cudaStream_t stream) {
   const std::int64_t items = g.batches * g.T * g.heads;
   if (g.d_x.data && items > 0) {
-    gate_d_x_kernel<<<blocks_for(items), kThreads, 0, stream>>>(g);
-    if (const cudaError_t e = cudaGetLastError(); e != cudaSuccess) return e;
+    const cudaError_t e = launch(gate_d_x_kernel, blocks_for(items), kThreads, 0, stream, g);
+    if (e != cudaSuccess) return e;
   }
   if (!g.d_a.data && !g.d_b.data) return cudaSuccess;
-  gate_sums_kernel<<<static_cast<unsigned>(g.heads), kThreads, 0, stream>>>(g);
-  if (const cudaError_t e = cudaGetLastError(); e != cudaSuccess) return e;
-  gate_parameters_kernel<<<blocks_for(g.a_heads + g.b_heads), kThreads, 0, stream>>>(g);
-  return cudaGetLastError();
+  const cudaError_t e =
+      launch(gate_sums_kernel, static_cast<unsigned>(g.heads), kThreads, 0, stream, g);
+  if (e != cudaSuccess) return e;
+  return launch(gate_parameters_kernel, blocks_for(g.a_heads + g.b_heads), kThreads, 0, stream, g);
 }
 
 }  // namespace assay::cuda

@@ -18,10 +18,10 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
   using Memory = BackwardMemory<P, V>;
   using Kept = History<P, V>;
   constexpr int kTiles = V / 8;
-  extern __shared__ float4 shared_memory[];
-  char* memory = reinterpret_cast<char*>(shared_memory);
+  ASSAY_SHARED_MEMORY(memory);
   char* w_memory = memory;
-  char* wt_memory = w_memory + Memory::W::kSharedBytes;
+  char* again_memory = w_memory + Memory::W::kSharedBytes;
+  char* wt_memory = again_memory + Memory::kAgainBytes;
   char* warp_memory = wt_memory + Memory::WT::kSharedBytes;
   char* history_memory = warp_memory + p.warps * Memory::kWarpBytes;
   char* sum_memory = history_memory + p.warps * Memory::kHistoryBytes;
@@ -38,12 +38,16 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
                      : p.scratch + warp_index * (Kept::kWarpBytes / 16)) +
       lane;
 
-  const float scale = P::kScaled ? p.scales[u.index * p.row_groups + blockIdx.y] : 1.0f;
-  const float unscale = 1.0f / scale;
   typename Memory::W w;
+  typename Memory::WAgain w_again;
   typename Memory::WT wt;
-  w.load(p, u, ASSAY_M2RNN_IS_FAULT(p, w_transposed_forward), unscale, w_memory);
-  wt.load(p, u, !ASSAY_M2RNN_IS_FAULT(p, w_transposed_adjoint), 1.0f, wt_memory);
+  w.load(p, u, ASSAY_M2RNN_IS_FAULT(p, w_transposed_forward), w_memory);
+  if constexpr (Memory::kOneW) {
+    w_again = w;
+  } else {
+    w_again.load(p, u, ASSAY_M2RNN_IS_FAULT(p, w_transposed_forward), again_memory);
+  }
+  wt.load(p, u, !ASSAY_M2RNN_IS_FAULT(p, w_transposed_adjoint), wt_memory);
   if constexpr (!Memory::W::kInRegisters || !Memory::WT::kInRegisters) __syncthreads();
 
   Tile<V> c;  // the cotangent of the state
@@ -85,15 +89,16 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
       if (row_tile < p.row_tiles) {
 #pragma unroll
         for (int n = 0; n < kTiles; ++n) {
-          copy_async(&own.checkpoint[n][lane], checkpoint_of(block) + 32 * n);
+          copy_async(reinterpret_cast<char*>(&own.checkpoint[n][lane]),
+                     reinterpret_cast<const char*>(checkpoint_of(block) + 32 * n), true);
         }
       }
-      asm volatile("cp.async.commit_group;");
+      copy_commit();
     }
   };
   const auto take_checkpoint = [&](std::int64_t block, Tile<V>& h) {
     h.fill(0.0f);
-    if constexpr (kAhead<V>) asm volatile("cp.async.wait_all;" ::: "memory");
+    if constexpr (kAhead<V>) copy_wait<0>();
     if (row_tile >= p.row_tiles) return;
     // A lane takes what it asked for itself; no other has to wait.
     h.load(kAhead<V> ? &own.checkpoint[0][0] : checkpoint_of(block) - lane, lane);
@@ -105,8 +110,8 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
     const int steps = steps_of(block);
     const std::int64_t t0 = block * kSteps;
     __syncwarp();
-    loads.stage(p, u, row0, scale, &own.keys, own.stage, lane);
-    stage_values<P, V>(u_loads, p.d_y.dtype, own.u, lane);
+    loads.template stage<false>(p, u, row0, &own.keys, own.stage, lane);
+    stage_values<false>(u_loads, p.d_y.dtype, own.u, lane);
     __syncwarp();
     Tile<V> h, z;
     take_checkpoint(block, h);
@@ -123,14 +128,13 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
 #pragma unroll 2
       for (int s = 0; s < steps; ++s) {
         outer_product<V>(kq, v, z);
-        const SplitTile<typename P::Forward, kTiles> a(h.x);
-        w.template multiply_add<P::kApart>(a, z.x);
+        w.template multiply_add<P::kApart>(Operand<typename P::Forward, kTiles>(h.x), z.x);
         const float2 f_now = f;
         const int next = (s + 1) % kSteps;
         kq = own.keys[next][g];
         f = own.stage.f[next];
         Stage<V>::take(own.stage.v[next], lane, v);
-        Kept::put(history + s * Kept::kStride, h, a);
+        Kept::put(history + s * Kept::kStride, h);
         const Tile<V> before = h;
         update<P, V>(h, z, f_now);
         if (ASSAY_M2RNN_IS_FAULT(p, recompute_stale)) h = before;
@@ -142,7 +146,7 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
     StepBack<P, V> now;
     if constexpr (kAhead<V>) {
       now.load(own.keys, own.stage, own.u, history, steps - 1, lane);
-      now.candidate(w, z);
+      now.candidate(w_again, z);
       z.each([](float& x) { x = P::tanh(x); });
     }
 #pragma unroll 2
@@ -152,7 +156,7 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
         next.load(own.keys, own.stage, own.u, history, s > 0 ? s - 1 : 0, lane);
       } else {
         now.load(own.keys, own.stage, own.u, history, s, lane);
-        now.candidate(w, z);
+        now.candidate(w_again, z);
         z.each([](float& x) { x = P::tanh(x); });
       }
       const float rest = 1.0f - now.f;
@@ -176,25 +180,24 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
           if (ASSAY_M2RNN_IS_FAULT(p, clip_output_not_state) && p.clips) {
             r = clamp_within(r, p.clip);
           }
-          const float at = ASSAY_M2RNN_IS_FAULT(p, tanh_slope_of_state) ? unscale * h.x[n][e] : z_t;
+          const float at = ASSAY_M2RNN_IS_FAULT(p, tanh_slope_of_state) ? h.x[n][e] : z_t;
           const float slope = fmaf(-at, at, 1.0f);
           const float x = (ASSAY_M2RNN_IS_FAULT(p, candidate_ungated) ? 1.0f : rest) * (r * slope);
           d.x[n][e] = x;
           c.x[n][e] = ASSAY_M2RNN_IS_FAULT(p, retain_overwritten) ? 0.0f : now.f * r;
-          d_f += r * (unscale * (ASSAY_M2RNN_IS_FAULT(p, df_uses_new_state) ? h : h_prev).x[n][e] -
-                      z_t);
+          d_f += r * ((ASSAY_M2RNN_IS_FAULT(p, df_uses_new_state) ? h : h_prev).x[n][e] - z_t);
           rows[2 + half] += (ASSAY_M2RNN_IS_FAULT(p, dq_uses_old_state) ? h_prev : h).x[n][e] * u_t;
           rows[half] += x * now.v[n][j];
           d_v[n][j] = half == 0 ? x * k : fmaf(x, k, d_v[n][j]);
         }
       }
-      const SplitTile<typename P::Adjoint, kTiles> d_parts(d.x);
+      const Operand<typename P::Adjoint, kTiles> d_parts(d.x);
       wt.template multiply_add<P::kApart>(d_parts, c.x);
-      if constexpr (kAhead<V>) next.candidate(w, z);
-      add_outer<typename P::Outer, P::kApart, V>(h_prev, first_parts<typename P::Outer>(d_parts),
-                                                 P::kApart ? d_w : block_d_w);
+      if constexpr (kAhead<V>) next.candidate(w_again, z);
+      add_outer<typename P::Outer, P::kApart, V>(
+          Kept::template operand<typename P::Outer>(now.before, h_prev),
+          first_parts<typename P::Outer>(d_parts), P::kApart ? d_w : block_d_w);
 
-      rows[2] *= unscale, rows[3] *= unscale;
       const float sent0 = is_q ? rows[0] : rows[2], sent1 = is_q ? rows[1] : rows[3];
       float kept0 = is_q ? rows[2] : rows[0], kept1 = is_q ? rows[3] : rows[1];
       kept0 += __shfl_xor_sync(~0u, sent0, 2), kept1 += __shfl_xor_sync(~0u, sent1, 2);
@@ -252,9 +255,9 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
     if (Memory::kSumBuffers == 1) __syncthreads();
   }
 
-  each_tile<V>(d_w, [&](float& x, int at) { d_w_out[32 * at] = p.last_window ? unscale * x : x; });
+  each_tile<V>(d_w, [&](float& x, int at) { d_w_out[32 * at] = x; });
   if (p.last_window) {
-    store_state(c, p, p.d_h0, u, row0, lane, 1.0f);
+    store_state(c, p, p.d_h0, u, row0, lane);
   } else {
     c.store(carried, lane);
   }
@@ -262,13 +265,7 @@ __device__ __forceinline__ void backward_block(const M2rnnParams& p) {
 
 template <class P, int V, class Kernel>
 cudaError_t launch_backward(Kernel* kernel, const M2rnnParams& p, cudaStream_t stream) {
-  const std::int64_t units = p.sequences * p.N;
-  if (units == 0) return cudaSuccess;
-  const int bytes = BackwardMemory<P, V>::bytes(p.warps);
-  if (const cudaError_t e = give_shared_memory(kernel, bytes); e != cudaSuccess) return e;
-  const dim3 grid(static_cast<unsigned>(units), static_cast<unsigned>(p.row_groups));
-  kernel<<<grid, 32 * p.warps, bytes, stream>>>(p);
-  return cudaGetLastError();
+  return launch_units(kernel, p, p.warps, BackwardMemory<P, V>::bytes(p.warps), stream);
 }
 
 }  // namespace assay::cuda

@@ -200,7 +200,6 @@ void take_backward(const Call& call, Plan& plan, Workspace& memory) {
   p.checkpoints = memory.take<float4>(lanes);
   const std::int64_t warps = plan.units * p.row_groups * p.warps;
   p.carry = memory.take<float>(warps * kRows * padded);
-  p.scales = memory.take<float>(plan.units * p.row_groups);
   p.d_w_tiles = memory.take<float>(warps * padded * padded);
   p.scratch = memory.take<uint4>(warps * m2rnn_scratch_bytes(p.V, plan.precision) / 16);
   if (plan.d_w_residual.given) plan.residual_parts = memory.take<float>(plan.units * p.V);

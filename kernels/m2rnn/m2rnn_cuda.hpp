@@ -39,7 +39,6 @@ struct M2rnnParams {
   Strided y, h_final;
   float* y_partial = nullptr;     // [token, head, row group, V] when there are row groups
   float4* checkpoints = nullptr;  // the states before each block of time, as the lanes hold them
-  float* scales = nullptr;        // [unit, row group]: of the operands, from forward to backward
 
   // Backward.
   Strided d_y, d_h_final, d_h0;

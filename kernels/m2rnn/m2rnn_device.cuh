@@ -1,4 +1,4 @@
-// A step of M²RNN, the scale of its operands, and sums over the rows of a state.
+// A step of M²RNN, and sums over the rows of a state.
 #pragma once
 
 #include "kernels/m2rnn/m2rnn_inputs.cuh"
@@ -17,6 +17,14 @@ __device__ __forceinline__ void outer_product(const float4& kq, const float (&v)
   }
 }
 
+/// The same from quarters of v, as four equal products: exact for 16-bit numbers.
+template <int V>
+__device__ __forceinline__ void outer_product(const float4& kq, const float (&v)[V / 8],
+                                              Tile<V>& z) {
+#pragma unroll
+  for (int n = 0; n < V / 8; ++n) set_product_tf32(z.x[n], kq.x, kq.y, v[n]);
+}
+
 /// z becomes Z = tanh(z), H becomes f H + (1 - f) Z.
 template <class P, int V>
 __device__ __forceinline__ void update(Tile<V>& h, Tile<V>& z, const float2& f) {
@@ -28,45 +36,6 @@ __device__ __forceinline__ void update(Tile<V>& h, Tile<V>& z, const float2& f) 
       h.x[n][e] = f.x * h.x[n][e] + f.y * z.x[n][e];
     }
   }
-}
-
-/// The power of two by which a fast kernel multiplies H and divides W, so that both fit into fp16;
-/// h holds the initial state. All threads of the block take part; `memory` has two floats for each
-/// warp.
-template <int V, int tiles>
-__device__ __forceinline__ float operand_scale(const M2rnnParams& p, const UnitPlace& u,
-                                               const Tile<V> (&h)[tiles], float* memory) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x / 32;
-  float largest_h = 1.0f, largest_w = 1.0f;
-#pragma unroll
-  for (int j = 0; j < tiles; ++j) {
-#pragma unroll
-    for (int n = 0; n < V / 8; ++n) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) largest_h = fmaxf(largest_h, fabsf(h[j].x[n][e]));
-    }
-  }
-  const char* base = p.w.data + (u.head / p.w.share) * p.w.head;
-  for (int at = threadIdx.x; at < V * V; at += blockDim.x) {
-    largest_w = fmaxf(largest_w, fabsf(element_or_zero(p.w, base, at / V, at % V, p.V, p.V)));
-  }
-#pragma unroll
-  for (int m = 16; m > 0; m >>= 1) {
-    largest_h = fmaxf(largest_h, __shfl_xor_sync(~0u, largest_h, m));
-    largest_w = fmaxf(largest_w, __shfl_xor_sync(~0u, largest_w, m));
-  }
-  if (lane == 0) memory[2 * warp] = largest_h, memory[2 * warp + 1] = largest_w;
-  __syncthreads();
-  for (int i = 0; i < warps; ++i) {
-    largest_h = fmaxf(largest_h, memory[2 * i]), largest_w = fmaxf(largest_w, memory[2 * i + 1]);
-  }
-  __syncthreads();
-  constexpr float kRoom = 16384.0f;
-  if (largest_h <= kRoom && largest_w <= kRoom) return 1.0f;
-  if (!(largest_h < 1e37f)) return 1.0f;  // infinite: nothing to be saved
-  const float wanted =
-      largest_h > kRoom ? kRoom / largest_h : fminf(kRoom / largest_h, largest_w / kRoom);
-  return exp2f(floorf(log2f(wanted)));
 }
 
 /// Adds up what the eight lanes of a column left in `parts`, which holds for each step V/16 vectors
@@ -110,22 +79,16 @@ __device__ __forceinline__ void each_sum(const float (*sums)[V], int steps, cons
   }
 }
 
-/// 16 bytes from global to shared memory, without waiting.
-__device__ __forceinline__ void copy_async(float4* to, const float4* from) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-               :
-               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(to))), "l"(from)
-               : "memory");
-}
-
-/// Lets a kernel have `bytes` of dynamic shared memory, and all of an SM's for its blocks together.
+/// A block of `warps` for each unit and row group, all of an SM's shared memory for its blocks
+/// together.
 template <class Kernel>
-cudaError_t give_shared_memory(Kernel* kernel, int bytes) {
-  const cudaError_t e =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+cudaError_t launch_units(Kernel* kernel, const M2rnnParams& p, int warps, int bytes,
+                         cudaStream_t stream) {
+  const cudaError_t e = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                             cudaSharedmemCarveoutMaxShared);
   if (e != cudaSuccess) return e;
-  return cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
-                              cudaSharedmemCarveoutMaxShared);
+  const dim3 grid(static_cast<unsigned>(p.sequences * p.N), static_cast<unsigned>(p.row_groups));
+  return launch(kernel, grid, static_cast<unsigned>(32 * warps), bytes, stream, p);
 }
 
 }  // namespace assay::cuda

@@ -21,6 +21,10 @@ struct ForwardWarp {
   float4 read[(kSubSteps + 1) * kStride];  // slot s: the read-out before step s
 };
 
+/// v of a step; quarters of it, as an operand, where k v^T is made by the tensor cores.
+template <class P, int V>
+using ForwardValues = std::conditional_t<P::kPacked, float[V / 8], float[V / 8][2]>;
+
 template <class P, int V, int tiles>
 struct ForwardMemory {
   using W = Weights<typename P::Forward, V>;
@@ -31,16 +35,15 @@ struct ForwardMemory {
 };
 
 /// y of a block of time: the warps' sums, and the direct path from v.
-template <int V>
+template <class P, int V>
 __device__ __noinline__ void write_y(const M2rnnParams& p, const UnitPlace& u,
                                      const float (*sums)[V], const Stage<V>& stage, std::int64_t t0,
-                                     int steps, float unscale) {
+                                     int steps) {
   const char* residual = p.w_residual.data
                              ? p.w_residual.data + u.head / p.w_residual.share * p.w_residual.head
                              : nullptr;
   char* row = token_row(p.y, u) + t0 * p.y.time;
   each_sum<V>(sums, steps, [&](int step, int column, float x, float y) {
-    x *= unscale, y *= unscale;
     const int count = p.V - column;
     if (p.y_partial) {
       const std::int64_t token = (u.batch * p.T + u.first + t0 + step) * p.N + u.head;
@@ -50,10 +53,15 @@ __device__ __noinline__ void write_y(const M2rnnParams& p, const UnitPlace& u,
       return;
     }
     if (residual) {
-      const float2 v = *reinterpret_cast<const float2*>(&stage.v[step][Stage<V>::slot(column)]);
+      const auto v = [&](int c) {
+        return P::kPacked ? 4.0f * stage.v[step][Stage<V>::operand_slot(c)]
+                          : stage.v[step][Stage<V>::slot(c)];
+      };
       const char* at = residual + column * p.w_residual.column;
-      if (count > 0) x += load_element(at, p.w_residual.dtype) * v.x;
-      if (count > 1) y += load_element(at + p.w_residual.column, p.w_residual.dtype) * v.y;
+      if (count > 0) x += load_element(at, p.w_residual.dtype) * v(column);
+      if (count > 1) {
+        y += load_element(at + p.w_residual.column, p.w_residual.dtype) * v(column + 1);
+      }
     }
     store_pair(p.y, row + step * p.y.time + column * p.y.column, count, x, y);
   });
@@ -64,8 +72,7 @@ __device__ __forceinline__ void forward_block(const M2rnnParams& p) {
   using Memory = ForwardMemory<P, V, tiles>;
   using Warp = ForwardWarp<P, V, tiles>;
   constexpr int kTiles = V / 8;
-  extern __shared__ float4 shared_memory[];
-  char* memory = reinterpret_cast<char*>(shared_memory);
+  ASSAY_SHARED_MEMORY(memory);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x / 32;
   const int g = lane >> 2;
   const int row_tile = (blockIdx.y * kWarps + warp) * tiles, row0 = row_tile * kRows;
@@ -78,13 +85,8 @@ __device__ __forceinline__ void forward_block(const M2rnnParams& p) {
   Tile<V> h[tiles], z[tiles];
 #pragma unroll
   for (int j = 0; j < tiles; ++j) load_state(h[j], p, p.h0, u, row0 + j * kRows, lane);
-  const float scale = P::kScaled ? operand_scale(p, u, h, &sums[0][0]) : 1.0f;
-  const float unscale = 1.0f / scale;
-#pragma unroll
-  for (int j = 0; j < tiles; ++j) h[j].each([&](float& x) { x *= scale; });
-  if (p.scales && threadIdx.x == 0) p.scales[u.index * p.row_groups + blockIdx.y] = scale;
   typename Memory::W w;
-  w.load(p, u, ASSAY_M2RNN_IS_FAULT(p, w_transposed_forward), unscale, memory);
+  w.load(p, u, ASSAY_M2RNN_IS_FAULT(p, w_transposed_forward), memory);
   if constexpr (!Memory::W::kInRegisters) __syncthreads();
 
   Loads<P, V, tiles> loads(p, u, row0, 0, lane);
@@ -97,7 +99,7 @@ __device__ __forceinline__ void forward_block(const M2rnnParams& p) {
   loads.load(p, row0, steps, lane);
   for (std::int64_t t0 = 0; t0 < u.length; t0 += kSteps) {
     __syncwarp();
-    loads.stage(p, u, row0, scale, own.keys, own.stage, lane);
+    loads.template stage<P::kPacked>(p, u, row0, own.keys, own.stage, lane);
     __syncwarp();
     if (checkpoint) {
 #pragma unroll
@@ -116,7 +118,7 @@ __device__ __forceinline__ void forward_block(const M2rnnParams& p) {
     float4 kq[tiles];
     float2 q[tiles] = {};
     float2 f = own.stage.f[0];
-    float v[kTiles][2];
+    ForwardValues<P, V> v;
 #pragma unroll
     for (int j = 0; j < tiles; ++j) kq[j] = own.keys[j][0][g];
     Stage<V>::take(own.stage.v[0], lane, v);
@@ -148,7 +150,7 @@ __device__ __forceinline__ void forward_block(const M2rnnParams& p) {
 #pragma unroll
         for (int j = 0; j < tiles; ++j) {
           outer_product<V>(kq[j], v, z[j]);
-          const SplitTile<typename P::Forward, kTiles> a(h[j].x);
+          const Operand<typename P::Forward, kTiles> a(h[j].x);
           w.template multiply_add<P::kApart>(a, z[j].x);
           next_q[j] = make_float2(kq[j].z, kq[j].w);
         }
@@ -176,12 +178,11 @@ __device__ __forceinline__ void forward_block(const M2rnnParams& p) {
       const auto ready = sums + parity * warps * kSteps;
       if (plain_y) {
         each_sum<V>(ready, steps, [&](int step, int column, float x, float y) {
-          store_whole_pair(y_row + step * p.y.time + column * 2, p.y.dtype == DType::bf16,
-                           x * unscale, y * unscale);
+          store_whole_pair(y_row + step * p.y.time + column * 2, p.y.dtype == DType::bf16, x, y);
         });
         y_row += kSteps * p.y.time;
       } else {
-        write_y<V>(p, u, ready, own.stage, t0, steps, unscale);
+        write_y<P, V>(p, u, ready, own.stage, t0, steps);
       }
       if (Memory::kSumBuffers == 1) __syncthreads();
     }
@@ -190,20 +191,14 @@ __device__ __forceinline__ void forward_block(const M2rnnParams& p) {
   }
 #pragma unroll
   for (int j = 0; j < tiles; ++j) {
-    store_state(h[j], p, p.h_final, u, row0 + j * kRows, lane, unscale);
+    store_state(h[j], p, p.h_final, u, row0 + j * kRows, lane);
   }
 }
 
 template <class P, int V, int tiles, class Kernel>
 cudaError_t launch_forward(Kernel* kernel, const M2rnnParams& p, cudaStream_t stream) {
-  const std::int64_t units = p.sequences * p.N;
-  if (units == 0) return cudaSuccess;
   const int warps = (p.warps + tiles - 1) / tiles;
-  const int bytes = ForwardMemory<P, V, tiles>::bytes(warps);
-  if (const cudaError_t e = give_shared_memory(kernel, bytes); e != cudaSuccess) return e;
-  const dim3 grid(static_cast<unsigned>(units), static_cast<unsigned>(p.row_groups));
-  kernel<<<grid, 32 * warps, bytes, stream>>>(p);
-  return cudaGetLastError();
+  return launch_units(kernel, p, warps, ForwardMemory<P, V, tiles>::bytes(warps), stream);
 }
 
 }  // namespace assay::cuda

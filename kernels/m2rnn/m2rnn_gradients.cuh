@@ -2,30 +2,33 @@
 // shared memory, and where the gradients of a block of time go.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/m2rnn/m2rnn_device.cuh"
 
 namespace assay::cuda {
 
-/// The states before the steps of a block of time, each lane its own part: as the fp16 operands
-/// they are, or as fp32. Once a step has been walked back, its partial sums of d_v take the same
-/// place.
+/// The states before the steps of a block of time, each lane its own part: as bf16 operands, or as
+/// fp32. Once a step has been walked back, its partial sums of d_v take the same place.
 template <class P, int V>
 struct History {
-  static constexpr int kVectors = V / (P::kPacked ? 16 : 8);  // of a lane, per step
-  static constexpr int kStride = kVectors * 32 + 4;           // four more keep banks apart
+  using Again = Operand<typename P::Again, V / 8>;
+  static constexpr bool kBf16 = std::is_same_v<typename P::Again, Bf16<1>>;
+  static constexpr int kVectors = V / (kBf16 ? 16 : 8);  // of a lane, per step
+  static constexpr int kStride = kVectors * 32 + 4;      // four more keep banks apart
   static constexpr int kWarpBytes = kSteps * kStride * 16;
   static constexpr bool kShared = kWarpBytes <= 18432;
 
-  static __device__ __forceinline__ void put(uint4* at, const Tile<V>& x,
-                                             const SplitTile<typename P::Forward, V / 8>& parts) {
+  static __device__ __forceinline__ void put(uint4* at, const Tile<V>& h) {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-      if constexpr (P::kPacked) {
-        at[32 * i] = make_uint4(parts.part[0][2 * i][0], parts.part[0][2 * i][1],
-                                parts.part[0][2 * i + 1][0], parts.part[0][2 * i + 1][1]);
+      if constexpr (kBf16) {
+        const auto &a = h.x[2 * i], &b = h.x[2 * i + 1];
+        at[32 * i] = make_uint4(bf16_pair(a[0], a[1]), bf16_pair(a[2], a[3]), bf16_pair(b[0], b[1]),
+                                bf16_pair(b[2], b[3]));
       } else {
-        at[32 * i] = make_uint4(__float_as_uint(x.x[i][0]), __float_as_uint(x.x[i][1]),
-                                __float_as_uint(x.x[i][2]), __float_as_uint(x.x[i][3]));
+        at[32 * i] = make_uint4(__float_as_uint(h.x[i][0]), __float_as_uint(h.x[i][1]),
+                                __float_as_uint(h.x[i][2]), __float_as_uint(h.x[i][3]));
       }
     }
   }
@@ -37,33 +40,35 @@ struct History {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) raw.x[i] = at[32 * i];
   }
-  static __device__ __forceinline__ void unpack(const Raw& raw, Tile<V>& x) {
+  static __device__ __forceinline__ void unpack(const Raw& raw, Tile<V>& h) {
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       const std::uint32_t words[4] = {raw.x[i].x, raw.x[i].y, raw.x[i].z, raw.x[i].w};
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
-        if constexpr (P::kPacked) {
-          const float2 pair = unpack_half2(words[e]);
-          x.x[2 * i + e / 2][2 * (e & 1)] = pair.x, x.x[2 * i + e / 2][2 * (e & 1) + 1] = pair.y;
+        if constexpr (kBf16) {
+          float* to = &h.x[2 * i + e / 2][2 * (e & 1)];
+          to[0] = low_of(words[e]), to[1] = high_of(words[e]);
         } else {
-          x.x[i][e] = __uint_as_float(words[e]);
+          h.x[i][e] = __uint_as_float(words[e]);
         }
       }
     }
   }
-  static __device__ __forceinline__ void operand(const Raw& raw,
-                                                 SplitTile<typename P::Forward, V / 8>& parts) {
-    if constexpr (P::kPacked) {
+  /// As operand of a product; h is what `unpack` gave.
+  template <class Format>
+  static __device__ __forceinline__ Operand<Format, V / 8> operand(const Raw& raw,
+                                                                   const Tile<V>& h) {
+    if constexpr (kBf16 && std::is_same_v<Format, Bf16<1>>) {
+      Operand<Format, V / 8> a;
 #pragma unroll
       for (int i = 0; i < kVectors; ++i) {
-        parts.part[0][2 * i][0] = raw.x[i].x, parts.part[0][2 * i][1] = raw.x[i].y;
-        parts.part[0][2 * i + 1][0] = raw.x[i].z, parts.part[0][2 * i + 1][1] = raw.x[i].w;
+        a.part[0][2 * i][0] = raw.x[i].x, a.part[0][2 * i][1] = raw.x[i].y;
+        a.part[0][2 * i + 1][0] = raw.x[i].z, a.part[0][2 * i + 1][1] = raw.x[i].w;
       }
+      return a;
     } else {
-      Tile<V> x;
-      unpack(raw, x);
-      parts = SplitTile<typename P::Forward, V / 8>(x.x);
+      return Operand<Format, V / 8>(h.x);
     }
   }
 };
@@ -86,12 +91,13 @@ struct StepBack {
     History<P, V>::get(history + step * History<P, V>::kStride, before);
   }
   /// H' W + k v^T, of which Z is the tanh.
-  __device__ __forceinline__ void candidate(const Weights<typename P::Forward, V>& w,
+  __device__ __forceinline__ void candidate(const Weights<typename P::Again, V>& w,
                                             Tile<V>& z) const {
+    using Kept = History<P, V>;
     outer_product<V>(kq, v, z);
-    SplitTile<typename P::Forward, V / 8> a;
-    History<P, V>::operand(before, a);
-    w.template multiply_add<P::kApart>(a, z.x);
+    Tile<V> h;
+    Kept::unpack(before, h);
+    w.template multiply_add<P::kApart>(Kept::template operand<typename P::Again>(before, h), z.x);
   }
 };
 
@@ -112,13 +118,17 @@ struct BackwardWarp {
 template <class P, int V>
 struct BackwardMemory {
   using W = Weights<typename P::Forward, V>;
+  using WAgain = Weights<typename P::Again, V>;
   using WT = Weights<typename P::Adjoint, V>;
+  static constexpr bool kOneW = std::is_same_v<W, WAgain>;
+  static constexpr int kAgainBytes = kOneW ? 0 : WAgain::kSharedBytes;
   static constexpr int kWarpBytes = (sizeof(BackwardWarp<P, V>) + 15) / 16 * 16;
   static constexpr int kHistoryBytes = History<P, V>::kShared ? History<P, V>::kWarpBytes : 0;
   static constexpr int kSumBuffers = V == 16 ? 2 : 1;
   static constexpr int kSumBytes = kSumBuffers * kSteps * (V + 1) * sizeof(float);
   static int bytes(int warps) {
-    return W::kSharedBytes + WT::kSharedBytes + warps * (kWarpBytes + kHistoryBytes + kSumBytes);
+    return W::kSharedBytes + kAgainBytes + WT::kSharedBytes +
+           warps * (kWarpBytes + kHistoryBytes + kSumBytes);
   }
 };
 
@@ -249,17 +259,16 @@ __device__ __noinline__ void write_sums(const M2rnnParams& p, const UnitPlace& u
 /// c += H'^T D, [V/16][V/8] tiles of 16x8. Sums of the tensor cores are truncated, which adds up
 /// over thousands of steps; `apart` as in Weights::multiply_add.
 template <class Format, bool apart, int V>
-__device__ __forceinline__ void add_outer(const Tile<V>& h, SplitTile<Format, V / 8> b,
+__device__ __forceinline__ void add_outer(Operand<Format, V / 8> a, Operand<Format, V / 8> b,
                                           float (&c)[V / 16][V / 8][4]) {
-  SplitTile<Format, V / 8> a(h.x);
 #pragma unroll
   for (int s = 0; s < Format::kParts; ++s) {
 #pragma unroll
     for (int n = 0; n < V / 8; ++n) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        a.part[s][n][half] = transpose_tile(a.part[s][n][half]);
-        b.part[s][n][half] = transpose_tile(b.part[s][n][half]);
+        a.part[s][n][half] = transposed_tile(a.part[s][n][half]);
+        b.part[s][n][half] = transposed_tile(b.part[s][n][half]);
       }
     }
   }
@@ -273,16 +282,17 @@ __device__ __forceinline__ void add_outer(const Tile<V>& h, SplitTile<Format, V 
       for (int order = Format::kParts - 1; order >= (apart ? 1 : 0); --order) {
 #pragma unroll
         for (int s = 0; s <= order; ++s) {
-          mma<Format>(to, a.part[s][2 * m][0], a.part[s][2 * m + 1][0], a.part[s][2 * m][1],
-                      a.part[s][2 * m + 1][1], b.part[order - s][n][0], b.part[order - s][n][1]);
+          const std::uint32_t x[4] = {a.part[s][2 * m][0], a.part[s][2 * m + 1][0],
+                                      a.part[s][2 * m][1], a.part[s][2 * m + 1][1]};
+          multiply(to, x, b.part[order - s][n][0], b.part[order - s][n][1]);
         }
       }
       if constexpr (apart) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) c[m][n][e] += small[e];
-        add_rounded<Format>(c[m][n], a.part[0][2 * m][0], a.part[0][2 * m + 1][0],
-                            a.part[0][2 * m][1], a.part[0][2 * m + 1][1], b.part[0][n][0],
-                            b.part[0][n][1]);
+        const std::uint32_t x[4] = {a.part[0][2 * m][0], a.part[0][2 * m + 1][0],
+                                    a.part[0][2 * m][1], a.part[0][2 * m + 1][1]};
+        add_rounded(c[m][n], x, b.part[0][n][0], b.part[0][n][1]);
       }
     }
   }
@@ -303,9 +313,9 @@ __device__ __forceinline__ void each_tile(float (&x)[V / 16][V / 8][4], const F&
 
 /// The coarser split is the beginning of the finer one.
 template <class To, class From, int tiles>
-__device__ __forceinline__ SplitTile<To, tiles> first_parts(const SplitTile<From, tiles>& from) {
-  static_assert(To::kParts <= From::kParts && To::kHalf == From::kHalf);
-  SplitTile<To, tiles> to;
+__device__ __forceinline__ Operand<To, tiles> first_parts(const Operand<From, tiles>& from) {
+  static_assert(To::kParts <= From::kParts);
+  Operand<To, tiles> to;
 #pragma unroll
   for (int s = 0; s < To::kParts; ++s) {
 #pragma unroll

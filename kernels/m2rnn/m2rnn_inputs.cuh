@@ -1,6 +1,8 @@
 // The inputs of a block of time, on their way from global memory to the lanes that want them.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/m2rnn/m2rnn_state.cuh"
 
 namespace assay::cuda {
@@ -51,7 +53,7 @@ using KeyStage = float4[kSteps][9];
 template <int V>
 struct Stage {
   float v[kSteps][V];
-  float2 f[kSteps];  // f and (1 - f) times the scale of the state
+  float2 f[kSteps];  // f and 1 - f
 
   /// Columns are stored so that a lane finds those of two tiles side by side.
   static __device__ __forceinline__ int slot(int column) {
@@ -62,6 +64,21 @@ struct Stage {
     for (int n = 0; n < V / 8; n += 2) {
       const float4 a = reinterpret_cast<const float4*>(from + 8 * n)[lane & 3];
       out[n][0] = a.x, out[n][1] = a.y, out[n + 1][0] = a.z, out[n + 1][1] = a.w;
+    }
+  }
+
+  /// A quarter of v as operand B of the tensor cores, the same in all four places of a sum: a lane
+  /// finds its column of every tile side by side.
+  static __device__ __forceinline__ int operand_slot(int column) {
+    return column % 8 * (V / 8) + column / 8;
+  }
+  static __device__ __forceinline__ void take(const float* from, int lane, float (&out)[V / 8]) {
+    using Vector = std::conditional_t<V == 16, float2, float4>;
+    constexpr int kWidth = sizeof(Vector) / sizeof(float);
+#pragma unroll
+    for (int n = 0; n < V / 8; n += kWidth) {
+      *reinterpret_cast<Vector*>(&out[n]) =
+          *reinterpret_cast<const Vector*>(from + (lane >> 2) * (V / 8) + n);
     }
   }
 };
@@ -125,15 +142,22 @@ struct TokenLoads {
   }
 };
 
-template <class P, int V>
+template <bool as_operand, class P, int V>
 __device__ __forceinline__ void stage_values(const TokenLoads<P, V>& from, DType dtype,
                                              float (*to)[V], int lane) {
   using L = TokenLoads<P, V>;
   const auto put = [&](auto is_bf16) {
 #pragma unroll
     for (int i = 0; i < L::kCount; ++i) {
-      *reinterpret_cast<float2*>(&to[L::step(lane, i)][Stage<V>::slot(L::column(lane))]) =
-          from.raw[i].template get<decltype(is_bf16)::value>();
+      const float2 pair = from.raw[i].template get<decltype(is_bf16)::value>();
+      float* row = to[L::step(lane, i)];
+      const int column = L::column(lane);
+      if constexpr (as_operand) {
+        row[Stage<V>::operand_slot(column)] = 0.25f * pair.x;
+        row[Stage<V>::operand_slot(column + 1)] = 0.25f * pair.y;
+      } else {
+        *reinterpret_cast<float2*>(&row[Stage<V>::slot(column)]) = pair;
+      }
     }
   };
   dtype == DType::bf16 ? put(True{}) : put(False{});
@@ -176,8 +200,9 @@ struct Loads {
     if (lane < steps) f_bits = load_bits(f_at, p.f.dtype);
   }
 
+  template <bool v_as_operand>
   __device__ __forceinline__ void stage(const M2rnnParams& p, const UnitPlace& u, int row0,
-                                        float scale, KeyStage* keys, Stage<V>& to, int lane) const {
+                                        KeyStage* keys, Stage<V>& to, int lane) const {
     if (p.q.dtype == DType::bf16 && p.k.dtype == DType::bf16) {
       stage_keys(p, row0, keys, lane, True{}, True{});
     } else if (p.q.dtype == DType::bf16) {
@@ -187,7 +212,7 @@ struct Loads {
     } else {
       stage_keys(p, row0, keys, lane, False{}, False{});
     }
-    stage_values<P, V>(v, p.v.dtype, to.v, lane);
+    stage_values<v_as_operand>(v, p.v.dtype, to.v, lane);
     if (lane >= kSteps) return;
     const float f = element_of_bits(f_bits, p.f.dtype);
     float gate = f;
@@ -195,7 +220,7 @@ struct Loads {
       gate = expf(-head_parameter(p.gate_a, u) * softplus(f + head_parameter(p.gate_b, u)));
     }
     if (ASSAY_M2RNN_IS_FAULT(p, gate_swapped)) gate = 1.0f - gate;
-    to.f[lane] = make_float2(gate, (1.0f - gate) * scale);
+    to.f[lane] = make_float2(gate, 1.0f - gate);
   }
 
  private:

@@ -16,16 +16,17 @@ struct False {
   static constexpr bool value = false;
 };
 
-/// 16-bit tokens. H W: operands fp16, since |H| <= max(1, |h0|); a power of two shared between H
-/// and W brings larger ones into range. D W^T: operands bf16 in two parts, because cotangents have
-/// any magnitude. H^T D: operands bf16; its rounding errors average out over K T terms.
+/// bf16 tokens. Every operand has the range of fp32: the states of a closing gate and cotangents
+/// have any magnitude, and each element its own. H W: tf32, because its roundings reach every later
+/// state. States kept for the way back: bf16, for Z once more and for H^T D, whose rounding errors
+/// average out over K T terms. D W^T: bf16 in two parts.
 struct Fast {
-  using Forward = Half1;
+  using Forward = Tf32;
+  using Again = Bf16<1>;  // H W, from the states that were kept
   using Adjoint = Bf16<2>;
   using Outer = Bf16<1>;
-  static constexpr bool kScaled = true;
   static constexpr bool kApart = false;
-  static constexpr bool kPacked = true;  // tokens have 16 bits, and so have states that are kept
+  static constexpr bool kPacked = true;  // tokens have 16 bits
   /// Few enough for the blocks that shared memory has room for.
   template <int V>
   static constexpr int forward_registers() {
@@ -35,24 +36,21 @@ struct Fast {
   static constexpr int backward_registers() {
     return V == 16 ? 168 : 255;
   }
-  static __device__ __forceinline__ float tanh(float x) {
-    float y;
-    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-  }
+  static __device__ __forceinline__ float tanh(float x) { return tanh_approx(x); }
 };
 
-/// fp16 tokens: the result of H^T D holds more bits, and so must its operands.
+/// fp16 tokens: results hold more bits, and so must the states that are kept.
 struct Half : Fast {
+  using Again = Tf32;
   using Outer = Bf16<2>;
 };
 
 /// Any tokens: every product has operands bf16 in three parts, 24 bits.
 struct Exact {
   using Forward = Bf16<3>;
+  using Again = Bf16<3>;
   using Adjoint = Bf16<3>;
   using Outer = Bf16<3>;
-  static constexpr bool kScaled = false;
   static constexpr bool kApart = true;
   static constexpr bool kPacked = false;
   template <int V>
@@ -65,12 +63,6 @@ struct Exact {
   }
   static __device__ __forceinline__ float tanh(float x) { return ::tanhf(x); }
 };
-
-/// x within [-limit, limit]; NaN stays.
-__device__ __forceinline__ float clamp_within(float x, float limit) {
-  asm("min.NaN.f32 %0, %0, %1;\n\tmax.NaN.f32 %0, %0, %2;" : "+f"(x) : "f"(limit), "f"(-limit));
-  return x;
-}
 
 // ---- Where a unit stands -----------------------------------------------------------------------
 
@@ -121,16 +113,18 @@ __device__ __forceinline__ float element_or_zero(const Strided& x, const char* b
 
 /// A pair of 16-bit elements that fill a tile and may be stored at once.
 __device__ __forceinline__ void store_whole_pair(char* at, bool is_bf16, float x, float y) {
-  *reinterpret_cast<std::uint32_t*>(at) =
-      is_bf16 ? pack_pair<Bf16<1>>(x, y) : pack_pair<Half1>(x, y);
+  if (is_bf16) {
+    *reinterpret_cast<std::uint32_t*>(at) = bf16_pair(x, y);
+  } else {
+    *reinterpret_cast<__half2*>(at) = __floats2half2_rn(x, y);
+  }
 }
 
 /// Two neighbouring elements of a row, of which `count` exist.
 __device__ __forceinline__ void store_pair(const Strided& to, char* at, int count, float x,
                                            float y) {
   if (to.pairs && count > 1) {
-    *reinterpret_cast<std::uint32_t*>(at) =
-        to.dtype == DType::bf16 ? pack_pair<Bf16<1>>(x, y) : pack_pair<Half1>(x, y);
+    store_whole_pair(at, to.dtype == DType::bf16, x, y);
     return;
   }
   if (count > 0) store_element(at, to.dtype, x);
@@ -228,11 +222,11 @@ __device__ __forceinline__ void load_state(Tile<V>& h, const M2rnnParams& p, con
 template <int V>
 __device__ __forceinline__ void store_state(const Tile<V>& h, const M2rnnParams& p,
                                             const Strided& to, const UnitPlace& u, int row0,
-                                            int lane, float scale) {
+                                            int lane) {
   if (to.data == nullptr) return;
   const bool whole = has_whole_pairs(p, to);
   each_state_pair<V>(p, to, u, row0, lane, [&](int n, int half, char* at, int count) {
-    const float x = scale * h.x[n][2 * half], y = scale * h.x[n][2 * half + 1];
+    const float x = h.x[n][2 * half], y = h.x[n][2 * half + 1];
     if (whole && to.dtype == DType::f32) {
       *reinterpret_cast<float2*>(at) = make_float2(x, y);
     } else {

@@ -180,6 +180,7 @@ void take_fast(Plan& plan, Workspace& memory) {
   f.kept = memory.take<char>(places * state);
   f.d_kept = memory.take<char>(places * state);
   f.residuals = memory.take<char>(places * rows);
+  f.residual_rests = memory.take<char>(p.units() * rows);
   f.d_residuals = memory.take<char>(places * rows);
   f.coefficients = memory.take<float>(places * kKeptFloats);
   f.cotangents = memory.take<float>(places * kCotangentFloats);
@@ -230,8 +231,8 @@ cudaError_t launch_fast(const Plan& plan, cudaStream_t stream) {
     if (const cudaError_t e = mdn_pack(plan.pack, stream); e != cudaSuccess) return e;
   }
   using Launch = cudaError_t (*)(const MdnFast&, cudaStream_t);
-  constexpr Launch all[] = {mdn_prepare, mdn_scan, mdn_reverse, mdn_local, mdn_gates};
-  for (int i = 0; i < (f.p.gradients ? 5 : 2); ++i) {
+  constexpr Launch all[] = {mdn_prepare, mdn_scan, mdn_reverse, mdn_local, mdn_last, mdn_gates};
+  for (int i = 0; i < (f.p.gradients ? 6 : 2); ++i) {
     if (const cudaError_t e = all[i](f, stream); e != cudaSuccess) return e;
   }
   if (plan.packs && f.p.gradients) return mdn_unpack(plan.pack, plan.d_correction, stream);

@@ -4,6 +4,7 @@
 //   scan      a warp per 16 columns of a state, through time: R = T (V - ᾱ K S + b' K M), O, states
 //   reverse   the same backward: d_X = T^T (W^T d_O + γ_C k̂ d_S - m_C k̂ d_M), cotangents of states
 //   local     a block per chunk and head: gradients of q, k, v, and of W, L and the coefficients
+//   last      blocks per head: what bf16 took from the cotangents of the last chunk's coefficients
 //   gates     a block per chunk and head: those of the coefficients to the gates
 //
 // States are carried in fp32; operands of products are bf16, sums and coefficients fp32.
@@ -46,14 +47,15 @@ enum MdnKept { kKeptGates = kChunk * kChunk, kKeptFloats = kKeptGates + 4 * kChu
 
 struct MdnFast {
   MdnParams p;
-  char* records = nullptr;        // [slot, head, kRecordBytes]
-  char* kept = nullptr;           // [slot, head, S or M, V K / 64 tiles] of S^T before the chunk
-  char* d_kept = nullptr;         // the same of d_S^T after it
-  char* residuals = nullptr;      // [slot, head, V kChunk / 64 tiles] of R^T
-  char* d_residuals = nullptr;    // of d_X^T
-  float* coefficients = nullptr;  // [slot, head, kKeptFloats]
-  float* cotangents = nullptr;    // [slot, head, kCotangentFloats]
-  int pairs = 4;                  // 16 columns each, of a block of `reverse`
+  char* records = nullptr;         // [slot, head, kRecordBytes]
+  char* kept = nullptr;            // [slot, head, S or M, V K / 64 tiles] of S^T before the chunk
+  char* d_kept = nullptr;          // the same of d_S^T after it
+  char* residuals = nullptr;       // [slot, head, V kChunk / 64 tiles] of R^T
+  char* residual_rests = nullptr;  // [unit, the same]: what R of its last chunk loses by being bf16
+  char* d_residuals = nullptr;     // of d_X^T
+  float* coefficients = nullptr;   // [slot, head, kKeptFloats]
+  float* cotangents = nullptr;     // [slot, head, kCotangentFloats]
+  int pairs = 4;                   // 16 columns each, of a block of `reverse`
 };
 
 /// q and k made ready: corrected by k, normalised, in bf16 [token, head of the state, K]; and the
@@ -77,6 +79,7 @@ cudaError_t mdn_prepare(const MdnFast& f, cudaStream_t stream);
 cudaError_t mdn_scan(const MdnFast& f, cudaStream_t stream);
 cudaError_t mdn_reverse(const MdnFast& f, cudaStream_t stream);
 cudaError_t mdn_local(const MdnFast& f, cudaStream_t stream);
+cudaError_t mdn_last(const MdnFast& f, cudaStream_t stream);
 cudaError_t mdn_gates(const MdnFast& f, cudaStream_t stream);
 
 }  // namespace assay::cuda

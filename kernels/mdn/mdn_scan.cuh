@@ -56,6 +56,9 @@ struct Scan {
     at.steps = left < kChunk ? static_cast<int>(left) : kChunk;
     return at;
   }
+  __device__ __forceinline__ std::int64_t unit_rests() const {
+    return (u.sequence * p.H + head) * kept_bytes(kChunk, p.V);
+  }
   __device__ __forceinline__ char* stage(std::int64_t chunk) const {
     return memory + static_cast<unsigned>(chunk) % Memory::kStages * Memory::kStage;
   }
@@ -166,6 +169,13 @@ struct Scan {
         std::uint32_t r[4];
         R.operand(step, r);
         residual()[32 * step + lane] = make_uint4(r[0], r[1], r[2], r[3]);
+        if (f.residual_rests && chunk + 1 == chunks) {
+          std::uint32_t rest[4];
+          R.operand_rest(step, r, rest);
+          keep_operand<kChunk / 8>(
+              f.residual_rests + unit_rests() + (v0 / 8) * (kChunk / 8) * kTileBytes, step, rest,
+              lane);
+        }
       }
       arrive_threads(1 + pair, 64);
       advance(S, M, R, RowMatrix{from + Memory::kK}, vectors);

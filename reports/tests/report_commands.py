@@ -20,6 +20,10 @@ RUNS = [  # arguments, exit code, verdict
     (["stability", "--box", "mdn:decoupled,mu=0:0.9", "--keys", "fixed"], 1, "UNSTABLE"),
     (["conditioning", "--trace", "mdn_mqar"], 0, "WELL CONDITIONED"),
     (["conditioning", "--box", "mdn:coupled,s=1,mu=0.135:0.5", "--chunks", "4"], 1, None),
+    (["conditioning", "mdn", "--candidate", "cpu", "--model", "bf16", "--points", "3", "--shape",
+      "T=70,K=8,V=8"], 0, "ACCURATE"),
+    (["conditioning", "mdn", "--candidate", "fault:mdn.residual_undecayed", "--points", "3",
+      "--shape", "T=70,K=8,V=8"], 1, "INACCURATE"),
 ]
 BAD = [  # arguments, what the line must say
     (["spectrum", "--trace", "nothing.safetensors"], "nothing.safetensors"),
@@ -28,6 +32,9 @@ BAD = [  # arguments, what the line must say
     (["spectrum", "--box", "nothing"], "nothing"),
     (["stability", "--box", "gdn:alpha=0:1"], "mdn"),
     (["conditioning", "--trace", "m2rnn_s3"], "no chunk form"),
+    (["conditioning", "gdn", "--candidate", "cpu"], "mdn"),
+    (["conditioning", "--errors", "nothing.json"], "nothing.json"),
+    (["conditioning", "--errors", "a.json", "--candidate", "cpu"], "--errors"),
 ]
 
 
@@ -67,6 +74,15 @@ def main(program, samples, out):
               f"{arguments}: exit {result.returncode}: {line!r}")
     result = run(program, samples, ["spectrum", "--paper", "--points", "100", "--json"])
     check(json.loads(result.stdout)["schema_version"] == 1, "--json")
+    # Measured on one machine, drawn on another.
+    measured = out / "gates.json"
+    result = run(program, samples, ["conditioning", "mdn", "--candidate", "cpu", "--points", "2",
+                                    "--shape", "T=3,K=2,V=2", "--json"])
+    measured.write_text(result.stdout)
+    result = run(program, samples, ["conditioning", "--errors", str(measured), "--out",
+                                    str(out / "drawn")])
+    check(result.returncode == 0 and (out / "drawn" / "conditioning_gates.svg").exists(),
+          f"--errors: exit {result.returncode}: {result.stderr[-300:]}")
     for text in failures:
         print(text)
     print(f"assay report: {len(RUNS) + len(BAD) + 1} runs, {len(failures)} failures")

@@ -58,6 +58,14 @@ Number warp_sum(Number x) {
   });
   return x;
 }
+/// x within [-limit, limit]; NaN stays.
+inline float clamp_within(float x, float limit) {
+  return x < -limit ? -limit : x > limit ? limit : x;
+}
+/// tanh to 2^-11, relative.
+inline float tanh_approx(float x) {
+  return __uint_as_float((__float_as_uint(std::tanh(x)) + 0x800u) & ~0xfffu);
+}
 
 #else
 
@@ -65,6 +73,14 @@ template <class Number>
 __device__ __forceinline__ Number warp_sum(Number x) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  return x;
+}
+__device__ __forceinline__ float clamp_within(float x, float limit) {
+  asm("min.NaN.f32 %0, %0, %1;\n\tmax.NaN.f32 %0, %0, %2;" : "+f"(x) : "f"(limit), "f"(-limit));
+  return x;
+}
+__device__ __forceinline__ float tanh_approx(float x) {
+  asm("tanh.approx.f32 %0, %0;" : "+f"(x));
   return x;
 }
 

@@ -8,20 +8,14 @@
 #include "kernels/abi/assay_kernel.h"
 #include "kernels/common/call.hpp"
 
-// X(operation, capabilities). The test build on the CPU leaves out what is written in PTX.
-#if defined(ASSAY_CUDA_ON_CPU)
-#define ASSAY_CUDA_M2RNN_OPERATIONS(X)
-#else
-#define ASSAY_CUDA_M2RNN_OPERATIONS(X)                   \
-  X(m2rnn, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE) \
-  X(m2rnn_gate, ASSAY_CUDA_CAN_ALL)
-#endif
+// X(operation, capabilities)
 #define ASSAY_CUDA_DELTA_RULES(X)                                            \
   X(mdn, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE | ASSAY_CAN_LOG_GATES) \
   X(gdn, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE | ASSAY_CAN_LOG_GATES) \
   X(delta, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE)
 #define ASSAY_CUDA_OPERATIONS(X)                                                  \
-  ASSAY_CUDA_M2RNN_OPERATIONS(X)                                                  \
+  X(m2rnn, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE)                          \
+  X(m2rnn_gate, ASSAY_CUDA_CAN_ALL)                                               \
   ASSAY_CUDA_DELTA_RULES(X)                                                       \
   X(mdn_gates, ASSAY_CUDA_CAN_ALL)                                                \
   X(mom, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE | ASSAY_CAN_LOG_GATES)      \

@@ -231,8 +231,9 @@ constexpr assay_operation kOperations[] = {ASSAY_CUDA_OPERATIONS(ASSAY_CUDA_ENTR
 
 // The delta rules compute in chunks; who knows no chunk form is judged by the recurrent one.
 // fp32 tokens: products with operands of 24 bits, sums on the tensor cores, libm's transcendentals.
-// 16-bit tokens: tanh.approx.f32 has 2^-11; the coarsest operands are, with bf16, the bf16 factors
-// of d_w, with fp16 the fp16 ones of H W (D W^T has bf16 in two parts in both).
+// 16-bit tokens: tanh.approx.f32 has 2^-11; the coarsest operands are, with bf16, the states that
+// the way back of m2rnn reads, with fp16 the tf32 ones of H W (D W^T has bf16 in two parts in
+// both).
 constexpr assay_precision precision(std::int32_t stored, std::int32_t operand, double tanh_error) {
   return {stored, operand, ASSAY_FP32, ASSAY_FP32, ASSAY_FP32, stored, ASSAY_FORM_CHUNK,
           64,     0,       tanh_error, 0,          0,          1,      0};

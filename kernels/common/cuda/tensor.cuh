@@ -26,6 +26,11 @@ inline std::uint32_t bf16_bits(float x) {
   if ((u & 0x7fffffffu) > 0x7f800000u) return u >> 16 | 0x40u;
   return (u + 0x7fffu + (u >> 16 & 1u)) >> 16;
 }
+inline float tf32(float x) {
+  const std::uint32_t u = __float_as_uint(x);
+  return __uint_as_float(
+      (u & 0x7f800000u) == 0x7f800000u ? u : (u + 0xfffu + (u >> 13 & 1u)) & ~0x1fffu);
+}
 struct Tiles {
   const char* row;
   std::uint32_t* out;
@@ -44,14 +49,15 @@ void load_tiles(void* const* lanes) {
     }
   }
 }
+template <class Bits>
 struct Product {
   float* c;
-  const std::uint32_t *a, *b;
+  const Bits *a, *b;
 };
 inline void multiply_bf16(void* const* lanes) {
   float a[16][16], b[16][8];
   for (int l = 0; l < 32; ++l) {
-    const auto& x = *static_cast<Product*>(lanes[l]);
+    const auto& x = *static_cast<Product<std::uint32_t>*>(lanes[l]);
     const int g = l / 4, i = l % 4;
     for (int r = 0; r < 4; ++r) {
       for (int e = 0; e < 2; ++e) {
@@ -61,11 +67,29 @@ inline void multiply_bf16(void* const* lanes) {
     }
   }
   for (int l = 0; l < 32; ++l) {
-    float* c = static_cast<Product*>(lanes[l])->c;
+    float* c = static_cast<Product<std::uint32_t>*>(lanes[l])->c;
     for (int e = 0; e < 4; ++e) {
       const int row = l / 4 + 8 * (e >> 1), column = 2 * (l % 4) + (e & 1);
       double sum = c[e];
       for (int x = 0; x < 16; ++x) sum += static_cast<double>(a[row][x]) * b[x][column];
+      c[e] = static_cast<float>(sum);
+    }
+  }
+}
+inline void multiply_tf32(void* const* lanes) {
+  float a[16][8], b[8][8];
+  for (int l = 0; l < 32; ++l) {
+    const auto& x = *static_cast<Product<float>*>(lanes[l]);
+    const int g = l / 4, i = l % 4;
+    for (int r = 0; r < 4; ++r) a[g + 8 * (r & 1)][i + 4 * (r >> 1)] = x.a[r];
+    b[i][g] = x.b[0], b[i + 4][g] = x.b[1];
+  }
+  for (int l = 0; l < 32; ++l) {
+    float* c = static_cast<Product<float>*>(lanes[l])->c;
+    for (int e = 0; e < 4; ++e) {
+      const int row = l / 4 + 8 * (e >> 1), column = 2 * (l % 4) + (e & 1);
+      double sum = c[e];
+      for (int x = 0; x < 8; ++x) sum += static_cast<double>(a[row][x]) * b[x][column];
       c[e] = static_cast<float>(sum);
     }
   }
@@ -84,6 +108,7 @@ inline void transpose_tiles(void* const* lanes) {
 inline std::uint32_t bf16_pair(float low, float high) {
   return on_cpu::bf16_bits(low) | on_cpu::bf16_bits(high) << 16;
 }
+inline float round_tf32(float x) { return on_cpu::tf32(x); }
 template <bool transposed>
 void load_tiles(std::uint32_t (&out)[4], const char* row) {
   on_cpu::Tiles mine{row, out};
@@ -92,8 +117,17 @@ void load_tiles(std::uint32_t (&out)[4], const char* row) {
 inline void multiply(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                      std::uint32_t b1) {
   const std::uint32_t b[2] = {b0, b1};
-  on_cpu::Product mine{c, a, b};
+  on_cpu::Product<std::uint32_t> mine{c, a, b};
   cuda_on_cpu::warp_together(&mine, on_cpu::multiply_bf16);
+}
+inline void multiply_tf32(float (&c)[4], const float (&a)[4], const float (&b)[2]) {
+  on_cpu::Product<float> mine{c, a, b};
+  cuda_on_cpu::warp_together(&mine, on_cpu::multiply_tf32);
+}
+inline void set_product_tf32(float (&c)[4], float a0, float a1, float b) {
+  const float a[4] = {a0, a1, 0, 0}, both[2] = {b, 0};
+  for (float& x : c) x = 0;
+  multiply_tf32(c, a, both);
 }
 inline std::uint32_t transposed_tile(std::uint32_t x) {
   cuda_on_cpu::warp_together(&x, on_cpu::transpose_tiles);
@@ -141,6 +175,11 @@ __device__ __forceinline__ std::uint32_t bf16_pair(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
   return bits;
 }
+__device__ __forceinline__ float round_tf32(float x) {
+  std::uint32_t bits;
+  asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+  return __uint_as_float(bits);
+}
 __device__ __forceinline__ unsigned shared_address(const void* at) {
   return static_cast<unsigned>(__cvta_generic_to_shared(at));
 }
@@ -167,6 +206,23 @@ __device__ __forceinline__ void multiply(float (&c)[4], const std::uint32_t (&a)
       "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+/// c += a b, of tf32, 16x8 by 8x8: a is (g, i), (g + 8, i), (g, i + 4), (g + 8, i + 4); b is (i,
+/// g), (i + 4, g).
+__device__ __forceinline__ void multiply_tf32(float (&c)[4], const float (&a)[4],
+                                              const float (&b)[2]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+      "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(__float_as_uint(a[0])), "r"(__float_as_uint(a[1])), "r"(__float_as_uint(a[2])),
+        "r"(__float_as_uint(a[3])), "r"(__float_as_uint(b[0])), "r"(__float_as_uint(b[1])));
+}
+/// c = a b, of tf32 numbers, 16x4 by 4x8: a is (g, i), (g + 8, i); b is (i, g).
+__device__ __forceinline__ void set_product_tf32(float (&c)[4], float a0, float a1, float b) {
+  asm("mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 "
+      "{%0,%1,%2,%3}, {%4,%5}, {%6}, {%7,%7,%7,%7};"
+      : "=f"(c[0]), "=f"(c[1]), "=f"(c[2]), "=f"(c[3])
+      : "r"(__float_as_uint(a0)), "r"(__float_as_uint(a1)), "r"(__float_as_uint(b)), "f"(0.0f));
 }
 /// A tile that the warp holds, transposed.
 __device__ __forceinline__ std::uint32_t transposed_tile(std::uint32_t x) {

@@ -29,6 +29,7 @@
 #undef __shared__
 #undef __forceinline__
 #undef __launch_bounds__
+#undef __maxnreg__
 #undef __grid_constant__
 #undef __align__
 #undef __noinline__
@@ -39,6 +40,7 @@
 #define __shared__ static
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __maxnreg__(...)
 #define __noinline__
 #define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
