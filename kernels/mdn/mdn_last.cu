@@ -53,10 +53,15 @@ __global__ void __launch_bounds__(kThreads) mdn_last_kernel(const __grid_constan
   at.index = (u.first_slot + chunks - 1) * p.H + at.head;
   at.steps = static_cast<int>(u.length - (chunks - 1) * kChunk);
   const int group = static_cast<int>(blockIdx.y), thread = static_cast<int>(threadIdx.x);
+  const MdnRows rows = k_rows(p, u.sequence, at.batch, at.first, at.head);
   for (int x = thread; x < p.K * kGroup; x += kThreads) {
     const int t = group * kGroup + x % kGroup, column = x / kGroup;
-    const char* k = token_at(p.k, at.batch, at.first + t, at.head) + column * p.k.column;
-    keys[column][x % kGroup] = t < at.steps ? load_element(k, p.k.dtype) : 0.0f;
+    float key = 0;
+    if (t < at.steps) {
+      const std::int64_t row = rows.token ? rows.token[t] : t;
+      key = load_element(rows.data + row * rows.time + column * rows.column, p.k.dtype);
+    }
+    keys[column][x % kGroup] = key;
   }
   __syncthreads();
   // R^T in tiles: a row holds eight steps of one column of V.

@@ -329,11 +329,13 @@ struct Functions<Noisy> {
   }
   static void add_product(Noisy& acc, const Noisy& a, const Noisy& b, double sign) {
     const double product = a.v * b.v, u = model().elementwise;
+    const double term = std::fabs(product) + std::fabs(b.v * a.d[0] + (a.v + a.d[0]) * b.d[0]);
     acc.v += sign * product;
     for (int i = 0; i < Noisy::kLanes; ++i) {
       acc.d[i] += sign * (b.v * a.d[i] + (a.v + a.d[i]) * b.d[i]);
     }
-    if (product != 0) acc.add_noise(u * std::sqrt(sum_variance(product, acc.v, model().reorder)));
+    if (term == 0) return;
+    acc.add_noise(u * std::sqrt(sum_variance(term, acc.magnitude(), model().reorder)));
   }
 };
 

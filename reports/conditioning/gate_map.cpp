@@ -92,8 +92,8 @@ std::vector<double> published_formula(const ValidCase& c) {
 std::vector<double> run(const std::string& spec, const PrecisionModel& model, const ValidCase& c) {
   const auto candidate = open_candidate(spec, model, kLimits);
   const RunResult result = candidate->run(c, false);
-  const std::vector<double>* o = result.find("o");
-  if (result.status == RunStatus::ran && o) return *o;
+  const Tensor<double>* o = result.find("o");
+  if (result.status == RunStatus::ran && o) return o->data;
   throw InputError(spec + ": did not run over the gates: " +
                    (result.detail.empty() ? "there is no 'o'" : result.detail));
 }
