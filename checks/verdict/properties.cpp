@@ -136,19 +136,23 @@ class Examiner {
   void compare(const std::string& property, const Values& want, const Values& got,
                const std::function<bool(const std::string&, std::int64_t)>& must_stay,
                bool bits_expected) {
-    // The same work split otherwise rounds at other places: the scale is the tensor's, and wide.
-    // What such a split gets wrong is wrong by the size of a state.
+    // The same work split otherwise rounds at other places, where a value is an operand that was
+    // none: the scale is the tensor's, and wide. What such a split gets wrong is wrong by the size
+    // of a state.
     constexpr double kOtherSplit = 4;
+    const double cast = unit_roundoff(model_.operand) / std::sqrt(3.0);
     std::int64_t looked_at = 0, other_bits = 0;
     std::string first_bits;
     for (const auto& [name, e] : expected_) {
       const auto a = want.find(name), b = got.find(name);
       if (a == want.end() || b == got.end()) continue;
       if (a->second.size() != e.truth.size() || b->second.size() != e.truth.size()) continue;
-      double common = 0;
-      for (double sigma : e.sigma) common += std::isfinite(sigma) ? sigma * sigma : 0;
-      common = kOtherSplit *
-               std::sqrt(common / static_cast<double>(std::max<std::size_t>(1, e.sigma.size())));
+      double noise = 0, size = 0;
+      for (double sigma : e.sigma) noise += std::isfinite(sigma) ? sigma * sigma : 0;
+      for (double truth : e.truth) size += truth * truth;
+      const double common =
+          kOtherSplit * std::sqrt(std::max(noise, cast * cast * size) /
+                                  static_cast<double>(std::max<std::size_t>(1, e.sigma.size())));
       for (std::int64_t i = 0; i < static_cast<std::int64_t>(e.truth.size()); ++i) {
         if (!std::isfinite(e.sigma[i]) || !must_stay(name, i)) continue;
         ++looked_at;

@@ -19,19 +19,6 @@ struct Hostility {
   std::uint64_t seed = 1;
 };
 
-inline Format emulated_format(NumberFormat format) {
-  switch (format) {
-    case NumberFormat::tf32:
-      return Format::tf32;
-    case NumberFormat::fp16:
-      return Format::fp16;
-    case NumberFormat::bf16:
-      return Format::bf16;
-    default:
-      return Format::fp32;
-  }
-}
-
 using Values = std::map<std::string, std::vector<double>>;
 
 template <class Real, class Convert>
