@@ -32,7 +32,7 @@ struct CheckFlags {
   std::string case_file;
   std::string budget = "60s";
   std::uint64_t seed = 1;
-  bool no_gradients = false;
+  bool no_gradients = false, quick = false;
   std::string json, junit, sarif, html, failures;
   bool github = false;
   int only = 0;
@@ -84,6 +84,7 @@ std::string replay_line(const CheckFlags& flags, const Verdict& verdict) {
           (inherited ? std::string("python:MODULE:FUNCTION") : shell_word(flags.candidate));
   if (!flags.model.empty()) line += " --model " + shell_word(flags.model);
   if (flags.no_gradients) line += " --no-grad";
+  if (flags.quick) line += " --quick";
   if (flags.seed != 1) line += fmt::format(" --seed {}", flags.seed);
   if (!flags.case_file.empty()) return line + " --case " + shell_word(flags.case_file);
   return line + fmt::format(" --only {}", verdict.number);
@@ -96,6 +97,7 @@ int run_check(const CheckFlags& flags) {
   request.seed = flags.seed;
   request.threads = flags.threads;
   request.gradients = !flags.no_gradients;
+  request.quick = flags.quick;
   request.only = flags.only;
   for (const std::string& op : flags.operations) find_operation(op);
   if (flags.only != 0 && !flags.case_file.empty()) {
@@ -227,6 +229,8 @@ Command add_check(CLI::App& parent) {
   app->add_option("--only", flags->only, "run the case of this number only")
       ->check(CLI::Range(1, 1000000));
   app->add_flag("--no-grad", flags->no_gradients, "forward only");
+  app->add_flag("--quick", flags->quick,
+                "one call of a case: no repeated calls, strides and properties");
   add_formats(*app, *flags);
   return {app, [flags] { return run_check(*flags); }};
 }

@@ -83,7 +83,9 @@ Verdict check_case(Candidate& candidate, const CheckCase& c, const PrecisionMode
   judging.threads = request.threads;
   judging.seed = request.seed;
   judging.exact = c.exact;
-  if (result.status == RunStatus::ran) {
+  if (result.status == RunStatus::ran && request.quick) {
+    notes.push_back("quick: repeated calls, strides and properties were not tried");
+  } else if (result.status == RunStatus::ran) {
     look_for_dirty_hands(candidate, c.valid, model, gradients, judging, result, notes);
   }
   Expectation expectation;
@@ -99,7 +101,8 @@ Verdict check_case(Candidate& candidate, const CheckCase& c, const PrecisionMode
   }
   Verdict verdict = judge(c.valid, model, result, judging, expectation);
   verdict.notes.insert(verdict.notes.end(), notes.begin(), notes.end());
-  if (result.status == RunStatus::ran && !c.exact && candidate.info().any_case) {
+  if (result.status == RunStatus::ran && !c.exact && !request.quick &&
+      candidate.info().any_case) {
     add_properties(examine_properties(candidate, c.valid, model, gradients, result, expectation),
                    verdict);
   }

@@ -195,6 +195,22 @@ def interrupt(work):
     how, what = result(work / "it")
     check(how["interrupted"] and what["tally"]["findings"] >= 3, "the result is there")
 
+    # `check` with a candidate that hangs, and a signal that comes twice, as timeout(1) sends it.
+    written = work / "check.json"
+    process = subprocess.Popen(
+        [ASSAY, "check", "gdn", "--candidate", PLUGINS / "hang.so", "--json", written],
+        stdout=subprocess.DEVNULL,
+    )
+    wait_until(lambda: children(process.pid), "the candidate's process")
+    time.sleep(1)
+    start = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    process.wait(timeout=30)
+    check(process.returncode == -signal.SIGTERM, f"it dies by the signal, not {process.returncode}")
+    check(time.monotonic() - start < 15, "it does not wait for the candidate")
+    check(json.loads(written.read_text())["interrupted"], "what there was is written")
+
 
 def hostile(work):
     def refused(*arguments, says, expect=2):
