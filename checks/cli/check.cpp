@@ -163,8 +163,13 @@ int run_check(const CheckFlags& flags) {
     if (given) {
       report.candidate = candidate->info().name;
       report.model = model;
-      report.verdicts.push_back(
-          check_case(*candidate, {std::move(*given), "case file", exact}, model, request));
+      try {
+        report.verdicts.push_back(
+            check_case(*candidate, {std::move(*given), "case file", exact}, model, request));
+      } catch (const Interrupted&) {
+        report.skipped.push_back("the case: not judged before the interrupt");
+      }
+      report.signal = StopSignal::received();
     } else {
       report = check(*candidate, model, request);
     }

@@ -101,8 +101,7 @@ Verdict check_case(Candidate& candidate, const CheckCase& c, const PrecisionMode
   }
   Verdict verdict = judge(c.valid, model, result, judging, expectation);
   verdict.notes.insert(verdict.notes.end(), notes.begin(), notes.end());
-  if (result.status == RunStatus::ran && !c.exact && !request.quick &&
-      candidate.info().any_case) {
+  if (result.status == RunStatus::ran && !c.exact && !request.quick && candidate.info().any_case) {
     add_properties(examine_properties(candidate, c.valid, model, gradients, result, expectation),
                    verdict);
   }

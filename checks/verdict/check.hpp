@@ -24,7 +24,7 @@ struct CheckRequest {
   int threads = 1;
   bool gradients = true;
   bool quick = false;  // one call of a case: no repeated calls, no properties
-  int only = 0;  // the number of the only case to run; 0: all
+  int only = 0;        // the number of the only case to run; 0: all
   /// Called with every verdict, which it may complete (replay line).
   std::function<void(Verdict&, const Evidence&)> observe = {};
   /// Called before every case: share of the budget, what is run.

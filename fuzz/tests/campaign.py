@@ -197,8 +197,10 @@ def interrupt(work):
 
     # `check` with a candidate that hangs, and a signal that comes twice, as timeout(1) sends it.
     written = work / "check.json"
+    run("gen", "linear_attention", "--shape", "B=1,T=5,H=1,K=4,V=3", "--out", work / "five", expect=0)
     process = subprocess.Popen(
-        [ASSAY, "check", "gdn", "--candidate", PLUGINS / "hang.so", "--json", written],
+        [ASSAY, "check", "--case", work / "five", "--candidate", PLUGINS / "hang.so",
+         "--json", written],
         stdout=subprocess.DEVNULL,
     )
     wait_until(lambda: children(process.pid), "the candidate's process")
