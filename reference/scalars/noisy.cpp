@@ -69,8 +69,10 @@ struct Source {
   NoiseModel model = detail::tls_noise.model;
   std::uint64_t random = detail::tls_noise.random;
   // Casts of equal values have equal errors, of opposite values opposite ones: keys that come
-  // again add up. But what is equal but for its last bits may be on two sides of a rounding
-  // boundary, and another form casts other values: in half of the lanes all casts are independent.
+  // again add up. So do those of a state that moves by less than half a spacing from step to step,
+  // hence no further bits than those count. But what is equal but for its last bits may be on two
+  // sides of a rounding boundary, and another form casts other values: in half of the lanes all
+  // casts are independent.
   std::uint64_t run = model.operand_bits * 0x9e3779b97f4a7c15ULL ^ model.same_seed;
   bool casts = model.operand > model.accumulator;
   ~Source() { detail::tls_noise.random = random; }
@@ -124,15 +126,20 @@ struct Source {
       for (int i = 0; i < Noisy::kLanes; ++i) c.error[i] = i & 2 ? -x.d[i] : 0;
       return c;
     }
-    std::uint64_t hash = std::bit_cast<std::uint64_t>(size) ^ run;
-    // Two values are equal to the cast while their errors are far below its spacing.
-    if (noise > half / 8) {
-      hash ^= std::bit_cast<std::uint64_t>(x.d[0]) * 0x9e3779b97f4a7c15ULL;
-      hash ^= std::bit_cast<std::uint64_t>(x.d[1]) * 0xc2b2ae3d27d4eb4fULL;
-    }
+    const std::uint64_t half_spacings = ~std::uint64_t{0} << (52 - model.operand_bits);
+    const auto drawn = [&](double value) {
+      return draw_of((std::bit_cast<std::uint64_t>(std::fabs(value)) & half_spacings) ^ run);
+    };
     const double error = std::copysign(kUniform * half, x.v);
-    const auto same = draw_of(hash), other = next();
-    for (int i = 0; i < Noisy::kLanes; ++i) c.error[i] = error * (i & 4 ? other[i] : same[i]);
+    const auto other = next();
+    // What a lane casts is its own value, errors included, once they are not far below the spacing.
+    if (noise > half / 8) {
+      for (int i = 0; i < 4; ++i) c.error[i] = error * drawn(x.v + x.d[i])[i];
+    } else {
+      const auto same = drawn(x.v);
+      for (int i = 0; i < 4; ++i) c.error[i] = error * same[i];
+    }
+    for (int i = 4; i < Noisy::kLanes; ++i) c.error[i] = error * other[i];
     return c;
   }
 };
