@@ -18,10 +18,14 @@ std::vector<double> weights(const ExpectedTensor& e) {
   return w;
 }
 
-double root_mean_square(const std::vector<double>& v, std::size_t first, std::size_t last) {
-  double sum = 0;
-  for (std::size_t i = first; i < last; ++i) sum += v[i] * v[i];
-  return first == last ? 0 : std::sqrt(sum / static_cast<double>(last - first));
+/// Of one number a lane: that of the lanes in which equal values are rounded alike or that of the
+/// others, whichever is larger. A candidate does the one or the other, and in sums it matters.
+template <class Of>
+double root_mean_square(Of of, std::size_t first, std::size_t last) {
+  double sums[2] = {};
+  for (std::size_t l = first; l < last; ++l) sums[l >> 2 & 1] += of(l) * of(l);
+  const double half = static_cast<double>(last - first) / 2;
+  return first == last ? 0 : std::sqrt(std::max(sums[0], sums[1]) / half);
 }
 
 FilterResult filter(const Expectation& expectation,
@@ -57,11 +61,13 @@ FilterResult filter(const Expectation& expectation,
   }
   if (!(dd > 0) || !std::isfinite(dd)) return r;
   r.coefficient = ed / dd;
-  r.standard_error = largest_over_groups(*any,
-                                         [&](std::size_t first, std::size_t last) {
-                                           return root_mean_square(lane_ed, first, last);
-                                         }) /
-                     dd;
+  r.standard_error =
+      largest_over_groups(*any,
+                          [&](std::size_t first, std::size_t last) {
+                            return root_mean_square([&](std::size_t l) { return lane_ed[l]; },
+                                                    first, last);
+                          }) /
+      dd;
   r.explained = error_energy > 0 ? ed * ed / dd / error_energy : 0;
   r.left = direction.is_fault ? error_energy - 2 * ed + dd : error_energy - ed * ed / dd;
   return r;
@@ -254,9 +260,7 @@ std::vector<StructureFinding> structure(const Expectation& expectation, const Er
       for (const std::vector<float>& lane : e.lanes) lanes.push_back(group_sums(g, inverse, lane));
       for (std::int64_t i = 0; i < g.count; ++i) {
         const double scale = largest_over_groups(e, [&](std::size_t first, std::size_t last) {
-          double sum = 0;
-          for (std::size_t l = first; l < last; ++l) sum += lanes[l].z[i] * lanes[l].z[i];
-          return std::sqrt(sum / static_cast<double>(last - first));
+          return root_mean_square([&](std::size_t l) { return lanes[l].z[i]; }, first, last);
         });
         if (std::fabs(seen.z[i]) > kStructureThreshold * scale && scale > 0) {
           findings.push_back({name, g.axis, i, "mean", std::fabs(seen.z[i]) / scale});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -41,13 +42,16 @@ struct ExpectedTensor {
   std::string no_hard_bound;
 };
 
-/// The largest over the groups of lanes of `statistic(first lane, one past the last)`.
+/// The largest over the groups of lanes of `statistic(first lane, one past the last)`; infinite
+/// where one has none, since its form overflows.
 template <class Statistic>
 double largest_over_groups(const ExpectedTensor& e, Statistic statistic) {
   const std::size_t size = e.lanes.size() / static_cast<std::size_t>(e.groups);
   double largest = -std::numeric_limits<double>::infinity();
   for (std::size_t first = 0; first < e.lanes.size(); first += size) {
-    largest = std::max(largest, statistic(first, first + size));
+    const double one = statistic(first, first + size);
+    if (std::isnan(one)) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, one);
   }
   return largest;
 }

@@ -116,7 +116,8 @@ struct Source {
       // Nothing but errors is left to be cast.
       const auto draw = next();
       for (int i = 0; i < Noisy::kLanes; ++i) {
-        c.error[i] = kUniform * model.operand * std::fabs(x.v + x.d[i]) * draw[i];
+        const double own = std::max(model.operand * std::fabs(x.v + x.d[i]), model.operand_tiny);
+        c.error[i] = kUniform * own * draw[i];
       }
       return c;
     }
