@@ -19,7 +19,7 @@ class MomAuxLossMap final : public WholeMap<Real> {
     Real& loss = result.outputs.at("loss").data[0];
     for (std::int64_t row = 0; row < w.rows; ++row) {
       const std::vector<Real> score = softmax_over(w.all, logits(problem, row));
-      for (std::int64_t m = 0; m < w.M; ++m) fn::mul_add(loss, w.weight[m], score[m]);
+      for (std::int64_t m = 0; m < w.M; ++m) loss += w.weight[m] * score[m];
     }
   }
   void adjoint(const Problem<Real>& problem, Result<Real>& result) const override {
