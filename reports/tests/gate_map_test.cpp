@@ -1,8 +1,11 @@
 // The map of errors over constant gates: what is known of it without a kernel's help.
 #include "reports/conditioning/gate_map.hpp"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include "reports/tests/traces.hpp"
@@ -40,7 +43,9 @@ TEST_CASE("gate map/report: the verdict is that of the candidate alone", "[condi
 
 TEST_CASE("gate map/json: what is printed reads back, NaN as null", "[conditioning]") {
   const GateMap map = small_map();
-  const std::string path = "gate_map_test.json";
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("gate_map_" + std::to_string(getpid()) + ".json"))
+          .string();
   std::ofstream(path) << render::report_json(gate_map_report(map)).dump();
   const GateMap back = read_gate_map(path);
   CHECK(back.candidate == map.candidate);
@@ -52,4 +57,5 @@ TEST_CASE("gate map/json: what is printed reads back, NaN as null", "[conditioni
   CHECK_THROWS_AS(read_gate_map(path), InputError);
   std::ofstream(path) << "nothing";
   CHECK_THROWS_AS(read_gate_map(path), InputError);
+  std::filesystem::remove(path);
 }

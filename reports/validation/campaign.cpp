@@ -194,7 +194,12 @@ AlarmShare try_correct(const std::string& spec, const std::string& model_name, s
   for (std::int64_t i = first; i < last && StopSignal::received() == 0; i += step) {
     const Operation& operation = *known[(i / step) % static_cast<std::int64_t>(known.size())];
     const RandomCase drawn = random_case(operation, model, request.seed, i, {96, 12, 2});
-    const Verdict verdict = check_case(*candidate, drawn.given, model, check);
+    Verdict verdict;
+    try {
+      verdict = check_case(*candidate, drawn.given, model, check);
+    } catch (const Interrupted&) {
+      break;
+    }
     if (verdict.kind == VerdictKind::unsupported) continue;
     ++share.cases;
     for (const TensorVerdict& t : verdict.tensors) {
