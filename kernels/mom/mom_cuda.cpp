@@ -578,6 +578,7 @@ Outcome make_plan(const Call& call, void* memory, Plan& plan) {
       plan.routing.out_token = {reinterpret_cast<char*>(token), false};
       plan.table.token = token;
       plan.table.memories = plan.routing.R(), plan.table.shared = plan.routing.shared;
+      plan.table.longest = plan.routing.T;
     }
     plan_fields(plan, pieces);
     plan_read_out(call, plan, pieces);
