@@ -37,7 +37,7 @@ struct Options {
   const char* update = "gdn";              // mom
   bool silu = false;                       // causal_conv1d
   double eps = 1e-6;                       // rmsnorm
-  double s = 1, tau = 1, log_mu_min = -2;  // mdn_gates
+  double s = 1, tau = 1, log_mu_min = -2;  // mdn_gates, mdn_fused_gates
   Form form = Form::unspecified;
 };
 
