@@ -2,7 +2,7 @@
 #include "checks/faults/entry.hpp"
 #include "checks/faults/facts.hpp"
 #include "reference/recurrences/mdn.hpp"
-#include "reference/recurrences/mdn_gates.hpp"
+#include "reference/recurrences/mdn_fused_gates.hpp"
 
 namespace assay {
 namespace {
@@ -117,6 +117,74 @@ struct GateUpperBoundsDropped : MdnGates {
   }
 };
 
+/// The floor of log μ acts, and its gradient passes all the same.
+struct GateFloorPasses : MdnGates {
+  template <class Real>
+  static void adjoint_step(Context<Real>& c, const Block<Real>& in, const Real* state_prev,
+                           const Real* state, const Real* saved, const Block<Real>& d_out,
+                           Real* d_state, const Block<Real>& d_in) {
+    MdnGates::adjoint_step(c, in, state_prev, state, saved, d_out, d_state, d_in);
+    const Real exponent = decay_exponent(*in(x_mu), *in(a_mu), *in(b_mu));
+    const Real passed = fn::heaviside(exponent - option(c, "log_mu_min"));
+    decay_exponent_adjoint(*in(x_mu), *in(a_mu), *in(b_mu),
+                           Real((Real(1) - passed) * *d_out(log_mu)), *d_in(x_mu), *d_in(a_mu),
+                           *d_in(b_mu));
+  }
+};
+
+/// Gates that are wrong, alone or under mdn.
+template <class Gates>
+struct WrongGates {
+  template <class Real>
+  static Engine<Real> make(const ValidCase& c) {
+    return facts::is_op(c, {"mdn_gates"}) ? StepOperation<Gates>::template make<Real>(c)
+                                          : MdnOf<Gates>::template make<Real>(c);
+  }
+};
+
+/// A step whose log μ is at its floor: of mdn_gates with a cotangent, under mdn with a momentum.
+bool floor_acts(const ValidCase& c) {
+  const bool alone = facts::is_op(c, {"mdn_gates"});
+  const std::int64_t T = c.sizes['T'], H = facts::heads(c);
+  const double floor = *option_real(c, "log_mu_min");
+  const auto entry = [&](const char* name, std::int64_t row, std::int64_t h) {
+    const std::int64_t heads = facts::heads(c, name);
+    return c.data.tensors.at(name).values[row * heads + h / (H / heads)];
+  };
+  const bool warm = facts::has_value(c, "m0");
+  for (const facts::Sequence& s : facts::sequences(c)) {
+    for (std::int64_t t = alone || warm ? 0 : 1; t < s.steps; ++t) {
+      for (std::int64_t h = 0; h < H; ++h) {
+        const std::int64_t row = s.batch * T + s.start + t;
+        const double exponent =
+            decay_exponent(entry("x_mu", row, h), entry("a_mu", 0, h), entry("b_mu", 0, h));
+        if (!(exponent < floor)) continue;
+        if (!alone || c.data.tensors.at("d_log_mu").values[row * H + h] != 0) return true;
+      }
+    }
+  }
+  return false;
+}
+
+bool has_made_gates(const ValidCase& c) {
+  return facts::is_op(c, {"mdn_gates", "mdn_fused_gates"}) && facts::longest(c) > 0;
+}
+
+void add_gate_faults(FaultList& list) {
+  add_fault(
+      list,
+      {"mdn.gate_upper_bounds_dropped",
+       "alpha_max and beta_max not applied, derivative of theta(eta) missing", "MDN v1, Table 6"},
+      has_made_gates, WithEngine<WrongGates<GateUpperBoundsDropped>>{});
+  add_fault(
+      list, {"mdn.gate_floor_passes", "the gradient passes through the floor of log mu", "class"},
+      [](const ValidCase& c) {
+        const char* cotangent = facts::is_op(c, {"mdn_gates"}) ? "d_log_mu" : "d_o";
+        return has_made_gates(c) && facts::has_value(c, cotangent) && floor_acts(c);
+      },
+      WithEngine<WrongGates<GateFloorPasses>>{});
+}
+
 Applies mdn_when(Applies more) {
   return [more](const ValidCase& c) {
     return facts::is_op(c, {"mdn"}) && facts::longest(c) > 0 && more(c);
@@ -181,12 +249,7 @@ void add_adjoint_faults(FaultList& list) {
 void add_mdn_faults(FaultList& list) {
   add_update_faults(list);
   add_adjoint_faults(list);
-  add_fault(
-      list,
-      {"mdn.gate_upper_bounds_dropped",
-       "alpha_max and beta_max not applied, derivative of theta(eta) missing", "MDN v1, Table 6"},
-      [](const ValidCase& c) { return facts::is_op(c, {"mdn_gates"}) && facts::longest(c) > 0; },
-      WithEngine<StepOperation<GateUpperBoundsDropped>>{});
+  add_gate_faults(list);
 }
 
 }  // namespace assay

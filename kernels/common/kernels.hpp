@@ -10,7 +10,7 @@
   X(retention) X(ssd) X(gla) X(hgrn2) X(delta) X(gdn) X(kda) X(comba) X(gated_delta_product) X(mdn)
 #define ASSAY_CPU_RECURRENCES(X) \
   ASSAY_CPU_FAST_WEIGHTS(X)      \
-  X(m2rnn) X(mom) X(rnn) X(gru) X(lstm)
+  X(mdn_fused_gates) X(m2rnn) X(mom) X(rnn) X(gru) X(lstm)
 #define ASSAY_CPU_PARTS(X) \
   X(m2rnn_gate) X(mdn_gates) X(causal_conv1d) X(rmsnorm) X(rmsnorm_tp) X(m2rnn_block)
 #define ASSAY_CPU_ROUTING(X) X(mom_dispatch) X(mom_aux_loss)

@@ -1,5 +1,6 @@
 #include "kernels/mdn/mdn_cuda.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -47,7 +48,7 @@ struct Plan {
   bool is_fast = false, packs = false;
   SharedGradient shared[7];
   int shared_count = 0;
-  Strided d_correction;
+  Strided d_correction, d_parameter[MadeGates::kParameters];
   std::size_t workspace_bytes = 0;
 };
 
@@ -79,6 +80,7 @@ void read_inputs(const Call& call, Plan& plan) {
     p.eta = in("eta", "BTH"), p.q_correction = in("q_correction", "H"), p.m0 = in("m0", "BHKV");
   }
   p.s0 = in("s0", "BHKV");
+  read_made_gates(call, b.H, p.alpha, p.beta, p.mu, p.eta, p.made);
   p.l2norm = call.options.qk_l2norm;
   p.l2norm_eps = static_cast<float>(call.options.l2norm_eps);
   p.scale = call.options.has_scale ? static_cast<float>(call.options.scale)
@@ -128,11 +130,20 @@ void take_sinks(const Call& call, Plan& plan, Workspace& memory) {
   bool ignored = false;
   sink(p.d_q, view("q"), "BTHK", p.K), sink(p.d_k, view("k"), "BTHK", p.K);
   sink(p.d_v, view("v"), "BTHV", p.V);
-  sink(p.d_alpha, find_gate(call.gradients, "d_", "alpha", "log_alpha", &ignored), "BTH", 1);
-  sink(p.d_beta, view("beta"), "BTH", 1);
+  const auto gate = [&](const char* name, const char* log_name, const char* before) {
+    if (p.made.given) return view(before);
+    return find_gate(call.gradients, "d_", name, log_name, &ignored);
+  };
+  sink(p.d_alpha, gate("alpha", "log_alpha", "x_alpha"), "BTH", 1);
+  sink(p.d_beta, gate("beta", "", "x_beta"), "BTH", 1);
   if (!p.momentum) return;
-  sink(p.d_mu, find_gate(call.gradients, "d_", "mu", "log_mu", &ignored), "BTH", 1);
-  sink(p.d_eta, view("eta"), "BTH", 1);
+  sink(p.d_mu, gate("mu", "log_mu", "x_mu"), "BTH", 1);
+  sink(p.d_eta, gate("eta", "", "x_eta"), "BTH", 1);
+  if (p.made.given) {
+    find_parameter_gradients(call, H, plan.d_parameter);
+    const std::int64_t places = plan.is_fast ? p.places() : p.units();
+    p.made.parts = memory.take<float>(places * MadeGates::kParameters);
+  }
   plan.d_correction = strided(view("q_correction"), "H", H);
   if (!plan.d_correction.given) return;
   p.d_correction = memory.take<float>(plan.packs ? plan.binding.tokens * H : p.units());
@@ -282,6 +293,13 @@ cudaError_t launch_all(const Plan& plan, cudaStream_t stream) {
     sum.out = plan.shared[i].out, sum.H = p.H, sum.fault = p.fault;
     sum.T = p.T, sum.batches = p.T > 0 ? plan.binding.tokens / p.T : 0;
     if (const cudaError_t e = mdn_sum_tokens(sum, stream); e != cudaSuccess) return e;
+  }
+  if (p.made.given && p.gradients) {
+    MdnParameterSum sum;
+    sum.parts = p.made.parts, sum.H = p.H, sum.fault = p.fault;
+    sum.places = plan.is_fast ? p.all_slots() : p.sequences;
+    std::copy_n(plan.d_parameter, MadeGates::kParameters, sum.out);
+    if (const cudaError_t e = mdn_sum_parameters(sum, stream); e != cudaSuccess) return e;
   }
   if (plan.d_correction.given && !plan.packs)
     return mdn_sum_correction(p, plan.d_correction, stream);

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 
+#include "kernels/common/cuda/made_gates.hpp"
 #include "kernels/common/cuda/strided.hpp"
 
 namespace assay::cuda {
@@ -70,6 +71,7 @@ struct MdnParams {
   bool gradients = false;
 
   MdnTable table;
+  MadeGates made;  // or alpha, beta, mu, eta are given and this is not
 
   float* states = nullptr;   // [slot, head, 1 or 2, K, V]: before each chunk
   float* scratch = nullptr;  // [unit, scratch_floats]
@@ -78,8 +80,8 @@ struct MdnParams {
 
   std::int64_t units() const { return sequences * H; }
   std::int64_t chunks_per_sequence() const { return (T + kChunk - 1) / kChunk; }
-  std::int64_t slots() const {
-    if (window > 0) return sequences * window;
+  std::int64_t slots() const { return window > 0 ? sequences * window : all_slots(); }
+  std::int64_t all_slots() const {
     return cu_seqlens ? T / kChunk + sequences : sequences * chunks_per_sequence();
   }
   /// A sequence of n windows has n - 1 of them.
@@ -110,9 +112,19 @@ struct MdnTokenSum {
   int fault = 0;
 };
 
+/// Sums of the gradients of the gates' parameters over all places: out[i] [heads of it].
+struct MdnParameterSum {
+  const float* parts = nullptr;  // [place, head of the state, kParameters]
+  Strided out[MadeGates::kParameters];
+  std::int64_t places = 0;
+  int H = 1;
+  int fault = 0;
+};
+
 /// Outputs and, with `gradients`, gradients, in fp32 throughout. Any K and V to kMaxMdnWidth.
 cudaError_t mdn_exact(const MdnParams& p, cudaStream_t stream);
 cudaError_t mdn_sum_tokens(const MdnTokenSum& sum, cudaStream_t stream);
+cudaError_t mdn_sum_parameters(const MdnParameterSum& sum, cudaStream_t stream);
 /// d_q_correction [heads of it] from the parts of the units.
 cudaError_t mdn_sum_correction(const MdnParams& p, const Strided& out, cudaStream_t stream);
 

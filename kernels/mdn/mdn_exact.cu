@@ -6,7 +6,7 @@
 //   O = ᾱ Q S - b Q M + W R    S' = ᾱ_C S - b_C M + (γ_C k̂)^T R    M' = μ̄_C M - (m_C k̂)^T R
 //
 // where b'_i = α_i b_{i-1}, and ᾱ, μ̄, b obey the same recursion as the columns of γ and m.
-#include "kernels/mdn/mdn_unit.cuh"
+#include "kernels/mdn/mdn_made_gates.cuh"
 
 namespace assay::cuda {
 namespace {
@@ -27,6 +27,7 @@ struct GradientMemory {
   float d_alpha[kChunk], d_mu[kChunk], d_beta[kChunk], d_eta[kChunk];
   float d_alpha_bar[kPitch], d_mu_bar[kPitch], d_b[kPitch];
   float correction, carried;
+  double parameter[MadeGates::kParameters];
 };
 
 /// store(i, j, sum over x of a(i, x) b(x, j)) for the elements of an [m, n] matrix. A given element
@@ -585,6 +586,33 @@ struct ExactGradients : Exact {
     __syncthreads();
   }
 
+  /// Gradients of the pre-activations, and the parameters' added up; takes those of the gates.
+  __device__ void store_through_rule() {
+    using M = MadeGates;
+    for (int t = threadIdx.x; t < kChunk; t += kThreads) {
+      const std::int64_t at = u.first + t0 + t;
+      const MdnGates gates{c.alpha[t], c.mu[t], c.beta[t], c.eta[t]};
+      const MdnGates d{g.d_alpha[t], g.d_mu[t], g.d_beta[t], g.d_eta[t]};
+      MdnMadeGradient made[4];
+      for (int which = 0; which < 4; ++which) {
+        if (t < n) made[which] = made_gradient(p, which, u.batch, at, head, gates, d);
+      }
+      g.d_gamma[M::a_alpha][t] = made[kMadeAlpha].d_a, g.d_gamma[M::a_mu][t] = made[kMadeMu].d_a;
+      g.d_gamma[M::b_alpha][t] = made[kMadeAlpha].d_x, g.d_gamma[M::b_mu][t] = made[kMadeMu].d_x;
+      if (t >= n) continue;
+      store_token(p, p.d_alpha, u.batch, at, head, 0, made[kMadeAlpha].d_x);
+      store_token(p, p.d_beta, u.batch, at, head, 0, made[kMadeBeta].d_x);
+      store_token(p, p.d_mu, u.batch, at, head, 0, made[kMadeMu].d_x);
+      store_token(p, p.d_eta, u.batch, at, head, 0, made[kMadeEta].d_x);
+    }
+    __syncthreads();
+    if (threadIdx.x < M::kParameters) {
+      double sum = 0;
+      for (int t = 0; t < kChunk; ++t) sum += g.d_gamma[threadIdx.x][t];
+      g.parameter[threadIdx.x] += sum;
+    }
+  }
+
   __device__ void store_gradients() {
     if (p.l2norm) normalise_adjoint(q, c.q_norm, d_q), normalise_adjoint(k, c.k_norm, d_k);
     if (p.q_correction.data) {
@@ -609,6 +637,7 @@ struct ExactGradients : Exact {
       store_token(p, p.d_q, u.batch, t, head, at % K, d_q[at] * factor);
       store_token(p, p.d_k, u.batch, t, head, at % K, d_k[at]);
     }
+    if (p.made.given) return store_through_rule();
     for (int t = threadIdx.x; t < n; t += kThreads) {
       const std::int64_t at = u.first + t0 + t;
       store_token(p, p.d_alpha, u.batch, at, head, 0,
@@ -624,6 +653,7 @@ struct ExactGradients : Exact {
     load_state(ignored ? Strided{} : p.d_s_final, d_S);
     if (p.momentum) load_state(ignored ? Strided{} : p.d_m_final, d_M);
     if (threadIdx.x == 0) g.correction = 0;
+    if (threadIdx.x < MadeGates::kParameters) g.parameter[threadIdx.x] = 0;
     for (std::int64_t chunk = chunks(); chunk-- > 0;) {
       load_chunk(chunk);
       S0 = kept(chunk), M0 = S0 + KV;
@@ -645,6 +675,11 @@ struct ExactGradients : Exact {
     if (p.momentum) store_state(p.d_m0, d_M);
     if (p.d_correction && threadIdx.x == 0) {
       p.d_correction[u.sequence * p.H + head] = g.correction;
+    }
+    if (p.made.given && threadIdx.x < MadeGates::kParameters) {
+      const std::int64_t unit = u.sequence * p.H + head;
+      p.made.parts[unit * MadeGates::kParameters + threadIdx.x] =
+          static_cast<float>(g.parameter[threadIdx.x]);
     }
   }
 };

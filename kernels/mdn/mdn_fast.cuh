@@ -72,6 +72,15 @@ __device__ __forceinline__ MdnPlace place_of(const MdnParams& p, unsigned index)
   return at;
 }
 
+/// The place's index among those of all windows.
+__device__ __forceinline__ std::int64_t index_of_all(const MdnParams& p, const MdnPlace& at) {
+  if (p.window == 0) return at.index;
+  const std::int64_t first = p.cu_seqlens ? segment_bound(p, at.sequence) / kChunk + at.sequence
+                                          : at.sequence * ((p.T + kChunk - 1) / kChunk);
+  const std::int64_t chunk = p.first_chunk + at.index / p.H - at.sequence * p.window;
+  return (first + chunk) * p.H + at.head;
+}
+
 /// Rows of a head from some step on. With a table, row t is that of token[t].
 struct MdnRows {
   const char* data;

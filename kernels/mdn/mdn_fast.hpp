@@ -5,7 +5,8 @@
 //   reverse   the same backward: d_X = T^T (W^T d_O + γ_C k̂ d_S - m_C k̂ d_M), cotangents of states
 //   local     a block per chunk and head: gradients of q, k, v, and of W, L and the coefficients
 //   last      blocks per head: what bf16 took from the cotangents of the last chunk's coefficients
-//   gates     a block per chunk and head: those of the coefficients to the gates
+//   gates     a block per chunk and head: those of the coefficients to the gates, and to what those
+//             were made of
 //
 // States are carried in fp32; operands of products are bf16, sums and coefficients fp32.
 #pragma once

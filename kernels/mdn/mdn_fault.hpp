@@ -21,7 +21,10 @@ namespace assay::cuda {
   X(final_cotangent_ignored)    \
   X(group_grad_last_head)       \
   X(tail_unwritten)             \
-  X(scale_missing_in_dq)
+  X(scale_missing_in_dq)        \
+  X(gate_floor_passes)          \
+  X(gate_bound_missing)         \
+  X(gate_parameters_first_chunk)
 
 enum class MdnFault : int {
 #define ASSAY_MDN_FAULT_ENTRY(name) name,

@@ -1,12 +1,15 @@
 // From the cotangents of a chunk's coefficients to those of its gates: the recursion backward. Each
 // column of γ and m is one thread's; (b, μ̄) and (ᾱ, 0) are two more columns, which begin before the
-// first step. No division, no subtraction of what was not subtracted forward.
+// first step. No division, no subtraction of what was not subtracted forward. Where the gates were
+// made here (mdn_gate_rule.cuh), on to their pre-activations and parameters.
 #include "kernels/mdn/mdn_fast.cuh"
+#include "kernels/mdn/mdn_made_gates.cuh"
 
 namespace assay::cuda {
 namespace {
 
 constexpr int kThreads = 256, kColumns = kChunk + 2, kPitch = kColumns + 1;
+constexpr int kParameters = MadeGates::kParameters;
 constexpr int kOfDecay = kChunk, kOfB = kChunk + 1;  // columns
 
 /// Row 0 is before the first step, row i + 1 belongs to step i.
@@ -17,14 +20,46 @@ struct Memory {
   float alpha[kChunk + 1], mu[kChunk + 1], beta[kChunk + 1], eta[kChunk], d_alpha[kChunk];
 };
 
+/// From the gradients of a step's gates, the same in its four threads, to those of its
+/// pre-activations, one by each thread, and the chunk's parts of those of the parameters.
+__device__ __forceinline__ void store_through_rule(const MdnParams& p, const MdnPlace& at,
+                                                   const MdnGates& gates, const MdnGates& d) {
+  __shared__ float of_warp[kThreads / 32][kParameters];
+  const int j = threadIdx.x, i = j / 4, which = j % 4, warp = j / 32;
+  MdnMadeGradient made;
+  if (i < at.steps) {
+    const std::int64_t t = at.first + i;
+    made = made_gradient(p, which, at.batch, t, at.head, gates, d);
+    const MdnSink& to = which == kMadeAlpha  ? p.d_alpha
+                        : which == kMadeBeta ? p.d_beta
+                        : which == kMadeMu   ? p.d_mu
+                                             : p.d_eta;
+    store_token(p, to, at.batch, t, at.head, 0, made.d_x);
+  }
+  const float d_a = sum_rows(made.d_a), d_b = sum_rows(made.d_x);
+  if (j % 32 == kMadeAlpha || j % 32 == kMadeMu) {
+    float* to = of_warp[warp] + (j % 32 == kMadeMu ? MadeGates::a_mu : MadeGates::a_alpha);
+    to[0] = d_a, to[1] = d_b;
+  }
+  __syncthreads();
+  if (j >= kParameters) return;
+  float sum = 0;
+  for (int w = 0; w < kThreads / 32; ++w) sum += of_warp[w][j];
+  p.made.parts[index_of_all(p, at) * kParameters + j] = sum;
+}
+
 template <bool momentum>
 __global__ void __launch_bounds__(kThreads) mdn_gates_kernel(const __grid_constant__ MdnFast f) {
   ASSAY_SHARED_MEMORY(memory);
   Memory<momentum>& c = *reinterpret_cast<Memory<momentum>*>(memory);
   const MdnParams& p = f.p;
   const MdnPlace at = place_of(p, blockIdx.x);
-  if (at.steps == 0) return;
   const int j = threadIdx.x;
+  if (at.steps == 0) {  // of windows, the places of all are zeros to begin with
+    if (p.made.given && p.window == 0 && j < kParameters)
+      p.made.parts[at.index * kParameters + j] = 0;
+    return;
+  }
   const float* in = f.cotangents + at.index * kCotangentFloats;
   for (int x = 4 * j; x < kChunk * kChunk; x += 4 * kThreads) {
     const float4 y = *reinterpret_cast<const float4*>(in + x);
@@ -123,6 +158,15 @@ __global__ void __launch_bounds__(kThreads) mdn_gates_kernel(const __grid_consta
   }
   d_beta = sum_columns(d_beta), d_alpha = sum_columns(d_alpha);
   if constexpr (momentum) d_mu = sum_columns(d_mu);
+  if constexpr (momentum) {
+    if (p.made.given) {
+      const float d_eta = in[kOfEta + i] + c.gamma[kChunk * kPitch + i] * in[kOfWriteS + i] -
+                          c.m[kChunk * kPitch + i] * in[kOfWriteM + i];
+      const MdnGates gates{c.alpha[row], c.mu[row], c.beta[row], 0};
+      store_through_rule(p, at, gates, {d_alpha + c.d_alpha[i], d_mu, d_beta, d_eta});
+      return;
+    }
+  }
   if (j % 4 != 0 || i >= at.steps) return;
   const std::int64_t t = at.first + i;
   store_token(p, p.d_beta, at.batch, t, at.head, 0, d_beta);

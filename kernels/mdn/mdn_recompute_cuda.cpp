@@ -44,6 +44,10 @@ cudaError_t backward(MdnFast w, cudaStream_t stream) {
 cudaError_t mdn_recompute(const MdnFast& f, cudaStream_t stream) {
   const std::int64_t each = f.p.window, last = (f.p.longest_chunks() - 1) / each * each;
   cudaError_t e = cudaSuccess;
+  if (f.p.made.given) {
+    const std::int64_t parts = f.p.all_slots() * f.p.H * MadeGates::kParameters;
+    e = cudaMemsetAsync(f.p.made.parts, 0, static_cast<std::size_t>(parts) * sizeof(float), stream);
+  }
   for (std::int64_t first = 0; e == cudaSuccess && first <= last; first += each) {
     e = forward(at_window(f, first, first == last), stream);
   }

@@ -3,6 +3,7 @@
 
 #include "kernels/common/cuda/device.cuh"
 #include "kernels/common/cuda/element.cuh"
+#include "kernels/common/cuda/mdn_gate_rule.cuh"
 #include "kernels/mdn/mdn_cuda.hpp"
 #include "kernels/mdn/mdn_fault.hpp"
 
@@ -59,9 +60,27 @@ __device__ __forceinline__ char* state_at(const Strided& x, std::int64_t sequenc
   return x.data + sequence * x.batch + head * x.head;
 }
 
-struct MdnGates {
-  float alpha = 1, mu = 1, beta = 0, eta = 1;
-};
+/// A gate's gradient, d log x = x d x, and 0 where x is 0, whatever d x is.
+__device__ __forceinline__ float gate_gradient(bool is_log, float gate, float d) {
+  if (!is_log) return d;
+  return gate == 0.0f ? 0.0f : gate * d;
+}
+
+__device__ __forceinline__ float token_element(const Strided& x, std::int64_t batch, std::int64_t t,
+                                               int head) {
+  return load_element(token_at(x, batch, t, head), x.dtype);
+}
+
+/// The gates of a step from its pre-activations.
+__device__ __forceinline__ MdnGates load_made_gates(const MdnParams& p, std::int64_t batch,
+                                                    std::int64_t t, int head) {
+  const auto x = [&](const Strided& y) { return token_element(y, batch, t, head); };
+  MdnGates g = made_gates(p.made, x(p.alpha), x(p.beta), x(p.mu), x(p.eta), head);
+  if (ASSAY_MDN_IS_FAULT(p, gate_bound_missing)) {
+    g.alpha = expf(exponent_of_alpha(p.made, x(p.alpha), head).value());
+  }
+  return g;
+}
 
 /// take(input, where the table has it, what it is if it is missing).
 template <class Take>
@@ -80,6 +99,7 @@ __device__ __forceinline__ MdnGates make_gates(const MdnParams& p, const Take& t
 }
 __device__ __forceinline__ MdnGates load_gates(const MdnParams& p, std::int64_t batch,
                                                std::int64_t t, int head) {
+  if (p.made.given) return load_made_gates(p, batch, t, head);
   return make_gates(p, [&](const Strided& x, const MdnTable::Input&, float missing) {
     return x.data ? load_element(token_at(x, batch, t, head), x.dtype) : missing;
   });
@@ -94,12 +114,6 @@ __device__ __forceinline__ void store_token(const MdnParams& p, const MdnSink& t
     store_element(token_at(to.direct, batch, t, head) + column * to.direct.column, to.direct.dtype,
                   x);
   }
-}
-
-/// A gate's gradient, d log x = x d x, and 0 where x is 0, whatever d x is.
-__device__ __forceinline__ float gate_gradient(bool is_log, float gate, float d) {
-  if (!is_log) return d;
-  return gate == 0.0f ? 0.0f : gate * d;
 }
 
 }  // namespace assay::cuda

@@ -1,13 +1,8 @@
-// The gates of Momentum DeltaNet on the device.   [MDN v1, Sec. 3.3]
-//
-//   η = tanh(x_η / τ) + 1 = 2 σ(2 x_η / τ)      X = s² η²
-//   log α = -a_α softplus(x_α + b_α) - log(1 + X)          β = σ(x_β) X / (1 + X)
-//   log μ = max(-a_μ softplus(x_μ + b_μ), log_mu_min)
-//
-// The sigmoid keeps all digits of a small η; 2 - η comes from the mirrored one for the same reason.
+// The gates of Momentum DeltaNet on the device, and back; equations in mdn_gate_rule.cuh.
 #include "kernels/common/cuda/device.cuh"
 #include "kernels/common/cuda/element.cuh"
 #include "kernels/common/cuda/items.cuh"
+#include "kernels/common/cuda/mdn_gate_rule.cuh"
 #include "kernels/mdn_gates/mdn_gates_cuda.hpp"
 
 namespace assay::cuda {
@@ -15,15 +10,6 @@ namespace assay::cuda {
 namespace {
 
 using P = MdnGatesParams;
-
-__device__ __forceinline__ float sigmoid(float x) {
-  const float e = expf(-fabsf(x)), s = 1.0f / (1.0f + e);
-  return x < 0 ? e * s : s;
-}
-__device__ __forceinline__ float softplus(float x) {
-  const float tail = log1pf(expf(-fabsf(x)));
-  return x > 0 ? x + tail : tail + (x == x ? 0.0f : x);
-}
 
 __device__ __forceinline__ char* at_token(const Strided& x, std::int64_t b, std::int64_t t, int h) {
   return x.data + b * x.batch + t * x.time + h / x.share * x.head;
@@ -35,29 +21,21 @@ __device__ __forceinline__ float cotangent(const Strided& x, std::int64_t b, std
                                            int h) {
   return x.data ? token(x, b, t, h) : 0.0f;
 }
-__device__ __forceinline__ float parameter(const Strided& x, int h) {
-  return load_element(x.data + h / x.share * x.head, x.dtype);
+__device__ __forceinline__ DecayExponent exponent_of_alpha(const P& p, std::int64_t b,
+                                                           std::int64_t t, int h) {
+  return decay_exponent(token(p.token[P::x_alpha], b, t, h), p.parameter[P::a_alpha],
+                        p.parameter[P::b_alpha], h);
 }
-
-/// z = x + b and a of a decay exponent -a softplus(z).
-struct Exponent {
-  float z, a;
-};
-__device__ __forceinline__ Exponent exponent_of_alpha(const P& p, std::int64_t b, std::int64_t t,
-                                                      int h) {
-  return {token(p.token[P::x_alpha], b, t, h) + parameter(p.parameter[P::b_alpha], h),
-          parameter(p.parameter[P::a_alpha], h)};
-}
-__device__ __forceinline__ Exponent exponent_of_mu(const P& p, std::int64_t b, std::int64_t t,
-                                                   int h) {
-  return {token(p.token[P::x_mu], b, t, h) + parameter(p.parameter[P::b_mu], h),
-          parameter(p.parameter[P::a_mu], h)};
+__device__ __forceinline__ DecayExponent exponent_of_mu(const P& p, std::int64_t b, std::int64_t t,
+                                                        int h) {
+  return decay_exponent(token(p.token[P::x_mu], b, t, h), p.parameter[P::a_mu],
+                        p.parameter[P::b_mu], h);
 }
 
 /// The cotangent of -a_μ softplus(z): nothing passes where the floor acts.
-__device__ __forceinline__ float d_exponent_of_mu(const P& p, const Exponent& e, std::int64_t b,
-                                                  std::int64_t t, int h) {
-  if (-e.a * softplus(e.z) < p.log_mu_min) return 0;
+__device__ __forceinline__ float d_exponent_of_mu(const P& p, const DecayExponent& e,
+                                                  std::int64_t b, std::int64_t t, int h) {
+  if (e.value() < p.log_mu_min) return 0;
   return cotangent(p.d_output[P::log_mu], b, t, h);
 }
 
@@ -70,35 +48,32 @@ __global__ void forward_kernel(const __grid_constant__ P p) {
       const Strided& out = p.output[which];
       if (out.data) store_element(at_token(out, b, t, h), out.dtype, x);
     };
-    const float eta = 2.0f * sigmoid(2.0f * token(p.token[P::x_eta], b, t, h) / p.tau);
-    const float root = p.s * eta, X = root * root;
-    const Exponent alpha = exponent_of_alpha(p, b, t, h), mu = exponent_of_mu(p, b, t, h);
-    put(P::eta, eta);
-    put(P::beta, sigmoid(token(p.token[P::x_beta], b, t, h)) * (X / (1.0f + X)));
-    put(P::log_alpha, -alpha.a * softplus(alpha.z) - log1pf(X));
-    const float log_mu = -mu.a * softplus(mu.z);
+    const GateAngle angle(token(p.token[P::x_eta], b, t, h), p.s, p.tau);
+    const DecayExponent alpha = exponent_of_alpha(p, b, t, h), mu = exponent_of_mu(p, b, t, h);
+    put(P::eta, angle.eta);
+    put(P::beta, gate_sigmoid(token(p.token[P::x_beta], b, t, h)) * angle.sin2);
+    put(P::log_alpha, alpha.value() + angle.log_cos2());
+    const float log_mu = mu.value();
     put(P::log_mu, log_mu < p.log_mu_min ? p.log_mu_min : log_mu);
   }
 }
 
-// d_X = (d_β σ(x_β) / (1+X) - d_logα) / (1+X), d_η += 2 s² η d_X, d_x_η = d_η η (2 - η) / τ
 __device__ float d_x(const P& p, int which, std::int64_t b, std::int64_t t, int h) {
   if (which == P::x_alpha) {
-    const Exponent e = exponent_of_alpha(p, b, t, h);
-    return -e.a * sigmoid(e.z) * cotangent(p.d_output[P::log_alpha], b, t, h);
+    const DecayExponent e = exponent_of_alpha(p, b, t, h);
+    return e.d_z() * cotangent(p.d_output[P::log_alpha], b, t, h);
   }
   if (which == P::x_mu) {
-    const Exponent e = exponent_of_mu(p, b, t, h);
-    return -e.a * sigmoid(e.z) * d_exponent_of_mu(p, e, b, t, h);
+    const DecayExponent e = exponent_of_mu(p, b, t, h);
+    return e.d_z() * d_exponent_of_mu(p, e, b, t, h);
   }
-  const float z = 2.0f * token(p.token[P::x_eta], b, t, h) / p.tau;
-  const float eta = 2.0f * sigmoid(z), root = p.s * eta, X = root * root, rest = 1.0f / (1.0f + X);
-  const float x_beta = token(p.token[P::x_beta], b, t, h), sigma = sigmoid(x_beta);
+  const float x_eta = token(p.token[P::x_eta], b, t, h),
+              x_beta = token(p.token[P::x_beta], b, t, h);
   const float d_beta = cotangent(p.d_output[P::beta], b, t, h);
-  if (which == P::x_beta) return d_beta * X * rest * sigma * sigmoid(-x_beta);
-  const float d_X = rest * (d_beta * sigma * rest - cotangent(p.d_output[P::log_alpha], b, t, h));
-  const float d_eta = cotangent(p.d_output[P::eta], b, t, h) + 2.0f * p.s * p.s * eta * d_X;
-  return d_eta * eta * (2.0f * sigmoid(-z)) / p.tau;
+  const GateAngle angle(x_eta, p.s, p.tau);
+  if (which == P::x_beta) return angle.d_x_beta(x_beta, d_beta);
+  return angle.d_x_eta(x_eta, p.tau, x_beta, cotangent(p.d_output[P::log_alpha], b, t, h), d_beta,
+                       cotangent(p.d_output[P::eta], b, t, h));
 }
 
 __global__ void token_gradients_kernel(const __grid_constant__ P p) {
@@ -116,7 +91,7 @@ __global__ void token_gradients_kernel(const __grid_constant__ P p) {
   }
 }
 
-/// d_a = -Σ softplus(z) d, d_b = -Σ a σ(z) d, over the tokens of a part; a block per head and part.
+/// Sums of d_a and d_b over the tokens of a part; a block per head and part.
 __global__ void parameter_parts_kernel(const __grid_constant__ P p) {
   const int h = blockIdx.y, part = blockIdx.x;
   const std::int64_t tokens = p.batches * p.T;
@@ -124,13 +99,13 @@ __global__ void parameter_parts_kernel(const __grid_constant__ P p) {
   for (std::int64_t i = part * std::int64_t{kItemThreads} + threadIdx.x; i < tokens;
        i += std::int64_t{p.parts} * kItemThreads) {
     const std::int64_t b = i / p.T, t = i % p.T;
-    const Exponent alpha = exponent_of_alpha(p, b, t, h), mu = exponent_of_mu(p, b, t, h);
+    const DecayExponent alpha = exponent_of_alpha(p, b, t, h), mu = exponent_of_mu(p, b, t, h);
     const float d_alpha = cotangent(p.d_output[P::log_alpha], b, t, h);
     const float d_mu = d_exponent_of_mu(p, mu, b, t, h);
-    sum[P::a_alpha] -= static_cast<double>(softplus(alpha.z)) * d_alpha;
-    sum[P::b_alpha] -= static_cast<double>(alpha.a * sigmoid(alpha.z)) * d_alpha;
-    sum[P::a_mu] -= static_cast<double>(softplus(mu.z)) * d_mu;
-    sum[P::b_mu] -= static_cast<double>(mu.a * sigmoid(mu.z)) * d_mu;
+    sum[P::a_alpha] += static_cast<double>(alpha.d_a()) * d_alpha;
+    sum[P::b_alpha] += static_cast<double>(alpha.d_z()) * d_alpha;
+    sum[P::a_mu] += static_cast<double>(mu.d_a()) * d_mu;
+    sum[P::b_mu] += static_cast<double>(mu.d_z()) * d_mu;
   }
   for (int i = 0; i < P::kParameters; ++i) {
     const double all = sum_of_block(sum[i]);

@@ -36,8 +36,9 @@ if [ "$mode" = accept ]; then
       --time-limit 120
   done
   for model in fp32 tf32 bf16 fp16; do
-    judge "mdn, gdn, delta under $model" 0 \
-      "$assay" check mdn gdn delta --candidate "$plugin" --model $model --budget 120s
+    judge "mdn, gdn, delta, mdn_fused_gates under $model" 0 \
+      "$assay" check mdn gdn delta mdn_fused_gates --candidate "$plugin" --model $model \
+        --budget 120s
   done
   "$(dirname "$0")/cuda_on_cpu/m2rnn.sh" accept "$assay" "$plugin" || bad=1
   "$(dirname "$0")/cuda_on_cpu/delta_rules.sh" accept "$assay" "$plugin" || bad=1

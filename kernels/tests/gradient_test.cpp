@@ -74,7 +74,8 @@ TEST_CASE("cpu/gradient: chunk forms, over several chunks and a short last one",
 
 TEST_CASE("cpu/gradient: normalised queries and keys, corrected queries, a given scale",
           "[cpu][gradient]") {
-  for (const char* op : {"mdn", "comba", "kda", "gated_delta_product", "hgrn2", "mom"}) {
+  for (const char* op :
+       {"mdn", "mdn_fused_gates", "comba", "kda", "gated_delta_product", "hgrn2", "mom"}) {
     require_adjoint(random_problem(op, 4,
                                    [](Problem& p) {
                                      p.options.qk_l2norm = true;
@@ -93,6 +94,9 @@ TEST_CASE("cpu/gradient: head groups and packed sequences", "[cpu][gradient]") {
     p.cu_seqlens = {0, 0, 4, 9, 9};
   };
   require_adjoint(random_problem("mdn", 5, packed, {{"q", 1}, {"k", 2}, {"mu", 2}, {"eta", 1}}), 5);
+  require_adjoint(random_problem("mdn_fused_gates", 15, packed,
+                                 {{"q", 1}, {"x_alpha", 2}, {"x_eta", 1}, {"a_mu", 2}}),
+                  15);
   require_adjoint(random_problem("kda", 6, packed, {{"q", 2}, {"alpha", 1}, {"v", 2}}), 6);
   require_adjoint(random_problem("m2rnn", 7, packed, {{"q", 1}, {"w", 2}, {"f", 2}}), 7);
   require_adjoint(random_problem("mom", 8, packed, {{"q", 1}, {"k_mem", 2}, {"v_shared", 1}}), 8);

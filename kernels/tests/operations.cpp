@@ -39,6 +39,13 @@ void add_fast_weights(std::map<std::string, Lines>& l) {
               kO,
               kS,
               {"m_final", "BHKV", 'f'}};
+  Lines& fused = l["mdn_fused_gates"] = {kQ, kK, kV, qc, kS0, {"m0", "BHKV", 's'}, kO, kS};
+  fused.push_back({"m_final", "BHKV", 'f'});
+  for (const char* name : {"x_alpha", "x_mu", "x_beta", "x_eta"}) {
+    fused.push_back({name, "BTH", 'i'});
+  }
+  for (const char* name : {"a_alpha", "a_mu"}) fused.push_back({name, "H", 'i', 0, 2});
+  for (const char* name : {"b_alpha", "b_mu"}) fused.push_back({name, "H", 'i'});
 }
 
 void add_recurrences(std::map<std::string, Lines>& l) {
@@ -128,6 +135,8 @@ std::vector<std::string> recurrences() {
   return names;
 }
 
-std::vector<std::string> chunked_operations() { return {"comba", "delta", "gdn", "kda", "mdn"}; }
+std::vector<std::string> chunked_operations() {
+  return {"comba", "delta", "gdn", "kda", "mdn", "mdn_fused_gates"};
+}
 
 }  // namespace assay::cpu::testing

@@ -201,6 +201,45 @@ TEST_CASE("cpu/groups: a shared head equals copies of it, gradients summed", "[c
   }
 }
 
+TEST_CASE("cpu/gates: made inside mdn they are those of mdn_gates, gradients included",
+          "[cpu][gates]") {
+  const std::map<std::string, std::int64_t> heads = {{"x_mu", 2}, {"x_beta", 1}, {"a_alpha", 2}};
+  const Problem fused = random_problem(
+      "mdn_fused_gates", 31,
+      [](Problem& p) {
+        p.size['H'] = 4;
+        p.size['T'] = 20;
+        p.options.chunk = 8;
+        p.options.s = 0.75;
+        p.options.log_mu_min = -0.5;
+      },
+      heads);
+  Problem gates{"mdn_gates", fused.size, {}, fused.options, {}, {}};
+  Problem mdn{"mdn", fused.size, {}, fused.options, {}, fused.cotangents};
+  for (const auto& [name, v] : fused.inputs) {
+    const bool before =
+        name.rfind("x_", 0) == 0 || name.rfind("a_", 0) == 0 || name.rfind("b_", 0) == 0;
+    (before ? gates : mdn).inputs[name] = v;
+  }
+  const std::vector<std::string> between = {"log_alpha", "beta", "log_mu", "eta"};
+  Tensors expected = run(gates, {.gradients = false});
+  for (const std::string& name : between) mdn.inputs[name] = expected.at(name);
+  expected = run(mdn);
+  for (const std::string& name : between) {
+    gates.cotangents["d_" + name] = expected.at("d_" + name);
+    expected.erase("d_" + name);
+  }
+  for (const auto& [name, v] : run(gates)) {
+    if (name.rfind("d_", 0) == 0) expected[name] = v;
+  }
+  std::string worst;
+  const Tensors got = run(fused);
+  REQUIRE(got.size() == expected.size());
+  const double furthest = distance(got, expected, &worst);
+  CAPTURE(worst);
+  REQUIRE(furthest < kTight);
+}
+
 TEST_CASE("cpu/gates: exact 0 and 1 are finite; a logarithm of -inf is a gate of 0",
           "[cpu][gates]") {
   for (const char* op : {"mdn", "gdn", "kda", "gla", "ssd", "comba", "gated_delta_product"}) {

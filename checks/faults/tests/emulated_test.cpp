@@ -149,10 +149,15 @@ TEST_CASE("fault candidate: its error is the fault's, in every model", "[faults]
 
 TEST_CASE("fault candidate: every fault runs in rounded arithmetic", "[faults][candidate]") {
   const std::vector<std::pair<const char*, const char*>> cases = {
-      {"mdn", "B=2,T=9,H=4,H.q=2,K=4,V=4"},  {"m2rnn", "B=2,T=9,N=4,N.q=2,K=4,V=4"},
-      {"gdn", "cu=0,4,9,H=4,H.q=2,K=4,V=4"}, {"mom", "B=2,T=9,M=4,H=2,K=4,V=4"},
-      {"rmsnorm_tp", "B=1,T=3,P=2,D=4"},     {"m2rnn_block", "B=1,T=5,N=2,K=2,V=2,E=3,W=4"},
-      {"mdn_gates", "B=1,T=3,H=2"},          {"kda", "B=1,T=70,H=1,K=4,V=4"}};
+      {"mdn", "B=2,T=9,H=4,H.q=2,K=4,V=4"},
+      {"m2rnn", "B=2,T=9,N=4,N.q=2,K=4,V=4"},
+      {"gdn", "cu=0,4,9,H=4,H.q=2,K=4,V=4"},
+      {"mom", "B=2,T=9,M=4,H=2,K=4,V=4"},
+      {"rmsnorm_tp", "B=1,T=3,P=2,D=4"},
+      {"m2rnn_block", "B=1,T=5,N=2,K=2,V=2,E=3,W=4"},
+      {"mdn_fused_gates", "B=2,T=9,H=4,H.q=2,K=4,V=4"},
+      {"mdn_gates", "B=1,T=3,H=2"},
+      {"kda", "B=1,T=70,H=1,K=4,V=4"}};
   for (const auto& [op, shape] : cases) {
     const ValidCase c = make_case(op, shape, DType::F32);
     for (const Fault* fault : faults()) {

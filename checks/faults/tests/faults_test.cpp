@@ -92,6 +92,9 @@ Names without(Names names, const Names& less) {
 }
 const Names kMdnOutputs = {"o", "s_final", "m_final"};
 const Names kMdnAll = with(kMdnOutputs, kMdnGradients);
+const Names kFusedAll = with(
+    kMdnOutputs, {"d_q", "d_k", "d_v", "d_x_alpha", "d_x_mu", "d_x_beta", "d_x_eta", "d_a_alpha",
+                  "d_b_alpha", "d_a_mu", "d_b_mu", "d_q_correction", "d_s0", "d_m0"});
 // The cotangent of the state of a linear recurrence does not depend on the state, so what follows
 // from it alone is right after a wrong forward pass.
 const Names kStateless = {"d_v", "d_s0", "d_m0", "d_v_mem"};
@@ -167,6 +170,19 @@ const std::vector<Example>& mdn_examples() {
        "mdn_gates",
        "B=1,T=4,H=2",
        {"log_alpha", "beta", "d_x_eta", "d_x_beta"}},
+      {"mdn.gate_upper_bounds_dropped", "mdn_fused_gates", kMdn, kFusedAll},
+      {"mdn.gate_floor_passes",
+       "mdn_gates",
+       "B=1,T=4,H=2",
+       {"d_x_mu", "d_a_mu", "d_b_mu"},
+       {},
+       {"log_mu_min=-0.5"}},
+      {"mdn.gate_floor_passes",
+       "mdn_fused_gates",
+       kMdn,
+       {"d_x_mu", "d_a_mu", "d_b_mu"},
+       {},
+       {"log_mu_min=-0.5"}},
   };
   return list;
 }

@@ -19,7 +19,8 @@ constexpr std::int64_t kMostSteps = 4;
 /// Heads of the state: the most that any input has.
 std::int64_t heads_of(const Call& call) {
   std::int64_t heads = 1;
-  for (const char* name : {"q", "k", "v", "alpha", "log_alpha", "mu", "log_mu", "beta", "eta"}) {
+  for (const char* name : {"q", "k", "v", "alpha", "log_alpha", "mu", "log_mu", "beta", "eta",
+                           "x_alpha", "x_mu", "x_beta", "x_eta"}) {
     if (const View* x = find_view(call.inputs, "", name)) heads = std::max(heads, x->shape[2]);
   }
   for (const cpu::ViewList* list : {&call.inputs, &call.outputs}) {
@@ -27,8 +28,8 @@ std::int64_t heads_of(const Call& call) {
       if (const View* x = find_view(*list, "", name)) heads = std::max(heads, x->shape[1]);
     }
   }
-  if (const View* x = find_view(call.inputs, "", "q_correction")) {
-    heads = std::max(heads, x->shape[0]);
+  for (const char* name : {"q_correction", "a_alpha", "b_alpha", "a_mu", "b_mu"}) {
+    if (const View* x = find_view(call.inputs, "", name)) heads = std::max(heads, x->shape[0]);
   }
   return heads;
 }
@@ -62,8 +63,10 @@ RunOutcome run_decode(const Call& call, cudaStream_t stream) {
   p.alpha_is_log = !p.alpha.given, p.mu_is_log = !p.mu.given;
   if (p.alpha_is_log) p.alpha = in("log_alpha", "BTH");
   if (p.mu_is_log) p.mu = in("log_mu", "BTH");
+  p.beta = in("beta", "BTH"), p.eta = in("eta", "BTH");
+  read_made_gates(call, H, p.alpha, p.beta, p.mu, p.eta, p.made);
   p.momentum = p.mu.given;
-  p.beta = in("beta", "BTH"), p.eta = in("eta", "BTH"), p.q_correction = in("q_correction", "H");
+  p.q_correction = in("q_correction", "H");
   p.s0 = in("s0", "BHKV"), p.m0 = in("m0", "BHKV");
   p.o = out("o", "BTHV"), p.s_final = out("s_final", "BHKV"), p.m_final = out("m_final", "BHKV");
   const View* q = find_view(call.inputs, "", "q");

@@ -1,13 +1,14 @@
 // A few steps of gdn, delta and mdn; see delta_decode.hpp.
 #include "kernels/common/cuda/delta_decode.cuh"
 #include "kernels/common/cuda/device.cuh"
+#include "kernels/common/cuda/mdn_gate_rule.cuh"
 
 namespace assay::cuda {
 
 namespace {
 
-/// A block per 64 columns (x, after the sequence) of a head (y).
-template <class Shape, Layout layout>
+/// A block per 64 columns (x, after the sequence) of a head (y). made: of pre-activations.
+template <class Shape, Layout layout, bool made>
 __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
     decode_kernel(const __grid_constant__ DecodeParams p, unsigned tiles) {
   __shared__ DecodeScratch scratch;
@@ -39,10 +40,16 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
     step.q = {token(p.q), p.q.column, p.q.dtype};
     step.k = {token(p.k), p.k.column, p.k.dtype};
     step.v = {token(p.v), p.v.column, p.v.dtype};
-    step.alpha = gate_at(p.alpha, token(p.alpha), p.alpha_is_log);
-    step.mu = gate_at(p.mu, token(p.mu), p.mu_is_log);
-    step.beta = gate_at(p.beta, token(p.beta), false);
-    step.eta = gate_at(p.eta, token(p.eta), false);
+    if constexpr (made) {
+      const auto x = [&](const Strided& y) { return load_element(token(y), y.dtype); };
+      const MdnGates g = made_gates(p.made, x(p.alpha), x(p.beta), x(p.mu), x(p.eta), h);
+      step.alpha = g.alpha, step.mu = g.mu, step.beta = g.beta, step.eta = g.eta;
+    } else {
+      step.alpha = gate_at(p.alpha, token(p.alpha), p.alpha_is_log);
+      step.mu = gate_at(p.mu, token(p.mu), p.mu_is_log);
+      step.beta = gate_at(p.beta, token(p.beta), false);
+      step.eta = gate_at(p.eta, token(p.eta), false);
+    }
     const Strided& d = p.q_correction;
     step.q_correction = d.data ? load_element(d.data + h / d.share * d.head, d.dtype) : 0.0f;
     const Four v = tile.stage(p, step, scratch);
@@ -57,7 +64,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks)
   if constexpr (Shape::states == 2) tile.store(p.m_final, state(p.m_final), tile.M);
 }
 
-template <int states>
+template <int states, bool made>
 cudaError_t launch_states(const DecodeParams& p, cudaStream_t stream) {
   const std::int64_t tiles = (p.V + kDecodeColumns - 1) / kDecodeColumns;
   const dim3 grid(static_cast<unsigned>(p.sequences * tiles), static_cast<unsigned>(p.H));
@@ -68,13 +75,13 @@ cudaError_t launch_states(const DecodeParams& p, cudaStream_t stream) {
     using Shape = decltype(shape);
     switch (layout_of({&p.s0, &p.m0, &p.s_final, &p.m_final}, p.V)) {
       case Layout::fp32:
-        return start(decode_kernel<Shape, Layout::fp32>, Shape::threads);
+        return start(decode_kernel<Shape, Layout::fp32, made>, Shape::threads);
       case Layout::bf16:
-        return start(decode_kernel<Shape, Layout::bf16>, Shape::threads);
+        return start(decode_kernel<Shape, Layout::bf16, made>, Shape::threads);
       case Layout::fp16:
-        return start(decode_kernel<Shape, Layout::fp16>, Shape::threads);
+        return start(decode_kernel<Shape, Layout::fp16, made>, Shape::threads);
       default:
-        return start(decode_kernel<Shape, Layout::any>, Shape::threads);
+        return start(decode_kernel<Shape, Layout::any, made>, Shape::threads);
     }
   });
 }
@@ -82,7 +89,8 @@ cudaError_t launch_states(const DecodeParams& p, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t launch_decode(const DecodeParams& p, cudaStream_t stream) {
-  return p.momentum ? launch_states<2>(p, stream) : launch_states<1>(p, stream);
+  if (p.made.given) return launch_states<2, true>(p, stream);
+  return p.momentum ? launch_states<2, false>(p, stream) : launch_states<1, false>(p, stream);
 }
 
 }  // namespace assay::cuda

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kernels/common/cuda/kernels.hpp"
+#include "kernels/common/cuda/made_gates.hpp"
 #include "kernels/common/cuda/strided.hpp"
 
 namespace assay::cuda {
@@ -25,9 +26,11 @@ struct DecodeParams {
   const char* cu_seqlens = nullptr;  // [sequences + 1] in device memory
   std::int64_t cu_stride = 1;
   bool cu_is_i32 = false;
+  MadeGates made;
 };
 
-/// Is this call of gdn, delta or mdn for `run_decode`: no gradients, a step or two per sequence?
+/// Is this call of gdn, delta, mdn or mdn_fused_gates for `run_decode`: no gradients, a step or two
+/// per sequence?
 bool decode_applies(const cpu::Call& call);
 
 /// Launches the steps; for calls that decode_applies to and whose shapes were checked.

@@ -18,6 +18,7 @@
   X(m2rnn_gate, ASSAY_CUDA_CAN_ALL)                                               \
   ASSAY_CUDA_DELTA_RULES(X)                                                       \
   X(mdn_gates, ASSAY_CUDA_CAN_ALL)                                                \
+  X(mdn_fused_gates, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE)                \
   X(mom, ASSAY_CUDA_CAN_ALL | ASSAY_CAN_INITIAL_STATE | ASSAY_CAN_LOG_GATES)      \
   X(mom_dispatch, ASSAY_CAN_FORWARD | ASSAY_CAN_STRIDED_ROWS | ASSAY_CAN_STRIDED) \
   X(mom_aux_loss,                                                                 \

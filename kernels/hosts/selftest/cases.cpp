@@ -18,7 +18,7 @@ struct Row {
   const char* outputs;
 };
 
-constexpr std::array<Row, 23> kRows = {{
+constexpr std::array<Row, 24> kRows = {{
     {"linear_attention", "q:BTHK k:BTHK v:BTHV s0:BHKV^", "o:BTHV s_final:BHKV"},
     {"retention", "q:BTHK k:BTHK v:BTHV gamma:H+ s0:BHKV^", "o:BTHV s_final:BHKV"},
     {"ssd", "q:BTHK k:BTHK v:BTHV alpha:BTH% skip:H s0:BHKV^", "o:BTHV s_final:BHKV"},
@@ -34,6 +34,10 @@ constexpr std::array<Row, 23> kRows = {{
      "o:BTHV s_final:BHKV m_final:BHKV"},
     {"mdn_gates", "x_alpha:BTH x_beta:BTH x_mu:BTH x_eta:BTH a_alpha:H+ b_alpha:H a_mu:H+ b_mu:H",
      "log_alpha:BTH beta:BTH log_mu:BTH eta:BTH"},
+    {"mdn_fused_gates",
+     "q:BTHK k:BTHK v:BTHV x_alpha:BTH x_mu:BTH x_beta:BTH x_eta:BTH a_alpha:H+ b_alpha:H a_mu:H+ "
+     "b_mu:H s0:BHKV^ m0:BHKV^",
+     "o:BTHV s_final:BHKV m_final:BHKV"},
     {"m2rnn", "q:BTNK k:BTNK v:BTNV w:NVV f:BTN+ w_residual:NV h0:BNKV^", "y:BTNV h_final:BNKV"},
     {"m2rnn_gate", "x:BTN a:N+ b:N", "f:BTN"},
     {"m2rnn_block",

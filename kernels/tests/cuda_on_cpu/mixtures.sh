@@ -26,6 +26,7 @@ both bf16 mdn_gates --shape B=2,T=70,H=3 --seed 33 --dtype BF16
 options=(--no-grad)  # a step has a kernel of its own when no gradients are asked for
 both fp32 gdn --shape B=3,T=1,H=2,K=20,V=70 --seed 34
 both bf16 mdn --shape B=2,T=2,H=2,K=128,V=64 --seed 35 --dtype BF16
+both bf16 mdn_fused_gates --shape B=3,T=1,H=2,K=20,V=70,H.x_mu=1,H.a_alpha=1 --seed 41 --dtype BF16
 both fp32 mom --shape B=3,T=1,H=2,K=20,V=12,M=3 --seed 36
 options=()
 both fp32 mom --shape B=3,T=1,H=2,K=20,V=12,M=3 --seed 36

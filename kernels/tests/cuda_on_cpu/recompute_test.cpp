@@ -75,7 +75,7 @@ struct Results {
   std::uint64_t workspace = 0;
 };
 
-/// A call of mdn or gdn with every output and gradient.
+/// A call of mdn, gdn or mdn_fused_gates with every output and gradient.
 Results run(const std::string& op, const Sizes& n, std::int64_t recompute) {
   std::mt19937_64 random(7);
   std::uniform_real_distribution<float> any(-1, 1), gate(0.7f, 1), key(-0.2f, 0.2f);
@@ -84,18 +84,25 @@ Results run(const std::string& op, const Sizes& n, std::int64_t recompute) {
     for (std::size_t i = 0; i < t.bytes.size() * 8 / type.bits; ++i) t.set(i, numbers(random));
     return t;
   };
-  const bool momentum = op == "mdn", packed = !n.cu_seqlens.empty();
+  const bool momentum = op != "gdn", made = op == "mdn_fused_gates";
+  const bool packed = !n.cu_seqlens.empty();
   const std::int64_t sequences = packed ? static_cast<std::int64_t>(n.cu_seqlens.size()) - 1 : n.B;
   const Shape keys = {n.B, n.T, n.H, n.K}, values = {n.B, n.T, n.H, n.V}, gates = {n.B, n.T, n.H};
   const Shape states = {sequences, n.H, n.K, n.V};
-  std::vector<Tensor> in = {filled("q", kBf16, keys, key),     filled("k", kBf16, keys, key),
-                            filled("v", kBf16, values, any),   filled("alpha", kF32, gates, gate),
-                            filled("beta", kF32, gates, gate), filled("s0", kF32, states, any)};
+  std::vector<Tensor> in = {filled("q", kBf16, keys, key), filled("k", kBf16, keys, key),
+                            filled("v", kBf16, values, any), filled("s0", kF32, states, any)};
   std::vector<Tensor> out = {{"o", kBf16, values}, {"s_final", kF32, states}};
   std::vector<Tensor> d_out = {filled("d_o", kBf16, values, any),
                                filled("d_s_final", kF32, states, any)};
+  for (const char* name : {"alpha", "beta", "mu", "eta"}) {
+    if (!momentum && (*name == 'm' || *name == 'e')) continue;
+    in.push_back(filled((made ? std::string("x_") + name : name).c_str(), kF32, gates,
+                        *name == 'e' ? any : gate));
+  }
+  for (const char* name : {"a_alpha", "b_alpha", "a_mu", "b_mu"}) {
+    if (made) in.push_back(filled(name, kF32, {n.H}, gate));
+  }
   if (momentum) {
-    in.push_back(filled("mu", kF32, gates, gate)), in.push_back(filled("eta", kF32, gates, any));
     in.push_back(filled("m0", kF32, states, any));
     out.push_back({"m_final", kF32, states});
     d_out.push_back(filled("d_m_final", kF32, states, any));
@@ -158,12 +165,14 @@ void compare(const std::string& op, const Sizes& n, std::initializer_list<std::i
 TEST_CASE("cuda_on_cpu/recompute: the same bits as with everything stored", "[cuda_on_cpu]") {
   compare("mdn", {2, 200, 1, 64, 64, {}}, {1, 3});
   compare("gdn", {1, 256, 2, 64, 64, {}}, {1, 2});
+  compare("mdn_fused_gates", {2, 150, 1, 64, 64, {}}, {2});
 }
 
 TEST_CASE("cuda_on_cpu/recompute: the same bits for packed sequences, empty ones and short ones",
           "[cuda_on_cpu]") {
   compare("mdn", {1, 400, 1, 64, 64, {0, 0, 3, 131, 131, 400}, true}, {1, 2});
   compare("gdn", {1, 330, 1, 64, 128, {0, 256, 330}}, {1, 2});
+  compare("mdn_fused_gates", {1, 330, 1, 64, 64, {0, 60, 61, 330}}, {2});
 }
 
 TEST_CASE("cuda_on_cpu/recompute: not where it would take more memory", "[cuda_on_cpu]") {

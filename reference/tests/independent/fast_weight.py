@@ -12,6 +12,7 @@
     gated_delta_product  D = alpha S';  for j = 1..J: D += beta_j k_j (v_j - D^T k_j)^T;  S = D
     mdn                  p = alpha k;  r = v - S'^T p;  M = mu M' - eta k r^T;
                          S = alpha S' - beta M
+    mdn_fused_gates      the same with the gates that parts.mdn_gates makes
 
 Before the read q_t becomes q_t - d_h k_t (`q_correction` d, the k of the file); then `qk_l2norm`
 divides q and k by sqrt(sum of squares + l2norm_eps).
@@ -19,6 +20,7 @@ divides q and k by sqrt(sum of squares + l2norm_eps).
 
 from mpmath import mp, mpf
 
+import parts
 from schema import FAST_WEIGHT
 from tape import dot, mat_map, outer, sqrt, vec_mat, zeros
 
@@ -159,18 +161,25 @@ def initial(case, name, *index):
     return state
 
 
-def forward(case):
+def forward(case, op=None):
     """All outputs of a plain fast-weight operation."""
-    sources, read = token_sources(case, case.op), Read(case)
+    op = op or case.op
+    sources, read = token_sources(case, op), Read(case)
     out = {name: case.blank(name) for name in case.outputs}
     for s, b, t0, t1 in case.segments:
         for h in range(case.dims["H"]):
             S, M = initial(case, "s0", s, h), initial(case, "m0", s, h)
             for t in range(t0, t1):
-                token = read.prepare(token_at(case.op, sources, case, b, t, h), h)
-                S, M = step(case.op, S, M, token)
+                token = read.prepare(token_at(op, sources, case, b, t, h), h)
+                S, M = step(op, S, M, token)
                 out["o"][b][t][h] = read(S, token, h)
             out["s_final"][s][h] = S
-            if case.op == "mdn":
+            if op == "mdn":
                 out["m_final"][s][h] = M
     return out
+
+
+def forward_fused_gates(case):
+    """mdn, once the gates stand among its inputs."""
+    case.x.update(parts.mdn_gates(case))
+    return forward(case, "mdn")

@@ -124,7 +124,7 @@ def choose_inputs(rng, inputs, op, open_features):
         if name.removesuffix("_shared") != name:
             take = with_shared and (not name.startswith("eta") or rng.random() < 0.5)
         elif name in ("skip", "q_correction"):
-            named = op == "ssd" if name == "skip" else op in ("comba", "mdn")
+            named = op == "ssd" if name == "skip" else op in ("comba", "mdn", "mdn_fused_gates")
             take = (named or open_features) and rng.random() < 0.5
         else:
             take = not key.endswith("?") or rng.random() < 0.6
@@ -174,7 +174,7 @@ def draw_options(rng, op, dims, index):
     if op in ("mom", "mom_aux_loss"):
         options["top_k"] = rng.randint(1, dims["M"])
     update = options.get("update", op)
-    if op in FAST_WEIGHT or op == "mom":
+    if op in FAST_WEIGHT or op in ("mom", "mdn_fused_gates"):
         if rng.random() < 0.4:
             options["scale"] = rng.choice([1, 0.3, -2.5])
         if rng.random() < 0.35 and update != "hgrn2":
@@ -183,7 +183,7 @@ def draw_options(rng, op, dims, index):
                 options["l2norm_eps"] = rng.choice([1e-6, 0.125])
     if op == "m2rnn" and index % 4 == 3:
         options["state_grad_clip"] = rng.choice([0.05, 0.25, 1])
-    if op == "mdn_gates":
+    if op in ("mdn_gates", "mdn_fused_gates"):
         for name, values in {"s": [0.5, 2], "tau": [0.7, 3], "log_mu_min": [-1, -0.25]}.items():
             if rng.random() < 0.5:
                 options[name] = rng.choice(values)

@@ -45,6 +45,7 @@ FORWARD = {
     "m2rnn_gate": m2rnn.gate,
     "m2rnn_block": m2rnn.block,
     "mdn_gates": parts.mdn_gates,
+    "mdn_fused_gates": fast_weight.forward_fused_gates,
     "causal_conv1d": parts.causal_conv1d,
     "rmsnorm": parts.rmsnorm,
     "rmsnorm_tp": parts.rmsnorm,

@@ -20,10 +20,12 @@ def mdn_gates(case):
     x, options = case.x, case.options
     s, tau = mpf(options.get("s", 1)), mpf(options.get("tau", 1))
     log_mu_min = mpf(options.get("log_mu_min", -2))
-    out = {name: case.blank(name) for name in case.outputs}
-    for b in range(case.dims["B"]):
-        for t in range(case.dims["T"]):
-            for h in range(case.dims["H"]):
+    dims = case.dims
+    out = {name: [[[None] * dims["H"] for _ in range(dims["T"])] for _ in range(dims["B"])]
+           for name in ("log_alpha", "beta", "log_mu", "eta")}
+    for b in range(dims["B"]):
+        for t in range(dims["T"]):
+            for h in range(dims["H"]):
                 eta = tanh(x["x_eta"][b][t][h] / tau) + 1
                 theta = atan(s * eta)
                 decay = -x["a_alpha"][h] * softplus(x["x_alpha"][b][t][h] + x["b_alpha"][h])

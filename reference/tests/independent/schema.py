@@ -47,6 +47,12 @@ OTHER = {
          "a_alpha": "H", "b_alpha": "H", "a_mu": "H", "b_mu": "H"},
         {"log_alpha": "BTH", "beta": "BTH", "log_mu": "BTH", "eta": "BTH"},
         ["s", "tau", "log_mu_min"]),
+    "mdn_fused_gates": (
+        {"q": "BTHK", "k": "BTHK", "v": "BTHV", "x_alpha": "BTH", "x_mu": "BTH", "x_beta": "BTH",
+         "x_eta": "BTH", "q_correction?": "H", "a_alpha": "H", "b_alpha": "H", "a_mu": "H",
+         "b_mu": "H", "s0?": "SHKV", "m0?": "SHKV"},
+        {"o": "BTHV", "s_final": "SHKV", "m_final": "SHKV"},
+        FAST_OPTIONS + ["s", "tau", "log_mu_min"]),
     "mom_aux_loss": ({"router_logits": "BTM"}, {"loss": ""}, ["top_k"]),
     "rnn": ({"x": "BTHD", "w": "HDD", "h0?": "SHD"}, {"y": "BTHD", "h_final": "SHD"}, []),
     "gru": (
@@ -66,7 +72,7 @@ OTHER = {
 
 OPERATIONS = list(FAST_WEIGHT) + ["mom"] + list(OTHER)
 PACKABLE = [op for op in OPERATIONS if op in FAST_WEIGHT or op == "mom" or op in (
-    "m2rnn", "m2rnn_block", "rnn", "gru", "lstm", "causal_conv1d")]
+    "mdn_fused_gates", "m2rnn", "m2rnn_block", "rnn", "gru", "lstm", "causal_conv1d")]
 
 
 def _suffixed(key, suffix):
