@@ -102,33 +102,47 @@ void try_fault_on(const CheckCase& c, const std::string& id, const PrecisionMode
   }
 }
 
-/// Every fault on the first cases that can show it, and on further ones until it is rejected.
-std::vector<KillRow> try_faults(const Operation& operation, const std::string& model_name,
-                                const CampaignRequest& request) {
-  PrecisionModel preset = preset_model(model_name);
-  preset.chunk = kChunk;
-  std::vector<KillRow> rows;
-  for (const Fault* fault : faults())
-    rows.push_back({fault->info().id, operation.name(), model_name});
+/// The faults that `wants` one more case, on the cases of `check` with chunks of that length.
+template <class Wants>
+void try_cases(const Operation& operation, PrecisionModel preset, int chunk,
+               const CampaignRequest& request, std::vector<KillRow>& rows, Wants wants) {
+  preset.chunk = chunk;
   JudgeRequest judging;
   judging.seed = request.seed;
-  for (const CheckCase& c : check_cases(operation, preset, request.seed)) {
+  for (CheckCase& c : check_cases(operation, preset, request.seed)) {
     if (c.exact) continue;
-    if (StopSignal::received() != 0) {
-      // What was not rejected yet might have been.
-      std::erase_if(rows, [](const KillRow& row) { return row.killed == 0; });
-      return rows;
+    if (StopSignal::received() != 0) return;
+    if (c.valid.schema.find_option("chunk")) {
+      c.valid.data.options["chunk"] = std::int64_t{chunk};
     }
     std::vector<Direction> known;
     std::optional<Judged> shared;
     for (std::size_t f = 0; f < rows.size(); ++f) {
-      if (rows[f].cases >= kCasesPerFault && rows[f].killed > 0) continue;
-      if (!faults()[f]->applies(c.valid)) continue;
+      if (!wants(rows[f]) || !faults()[f]->applies(c.valid)) continue;
       if (known.empty()) known = directions(c.valid, preset, true, 1);
       try_fault_on(c, rows[f].fault, preset, known, shared, judging, rows[f]);
     }
   }
-  std::erase_if(rows, [](const KillRow& row) { return row.cases == 0; });
+}
+
+/// Every fault on the first cases that can show it, and on further ones until it is rejected; at
+/// last on those of `check` as they are, which a fault of operations without chunks may need.
+std::vector<KillRow> try_faults(const Operation& operation, const std::string& model_name,
+                                const CampaignRequest& request) {
+  const PrecisionModel preset = preset_model(model_name);
+  std::vector<KillRow> rows;
+  for (const Fault* fault : faults())
+    rows.push_back({fault->info().id, operation.name(), model_name});
+  try_cases(operation, preset, kChunk, request, rows, [](const KillRow& row) {
+    return row.cases < kCasesPerFault || row.killed == 0;
+  });
+  try_cases(operation, preset, preset.chunk, request, rows,
+            [](const KillRow& row) { return row.cases > 0 && row.killed == 0; });
+  // What was not rejected before somebody stopped it might have been.
+  const bool stopped = StopSignal::received() != 0;
+  std::erase_if(rows, [&](const KillRow& row) {
+    return row.cases == 0 || (stopped && row.killed == 0);
+  });
   return rows;
 }
 
