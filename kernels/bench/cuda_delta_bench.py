@@ -4,7 +4,8 @@ usage: cuda_delta_bench.py PLUGIN.so --json OUT [--commit ID] [--repeat 20] [--o
 
 Median, over replays of a CUDA graph, of the time of a forward call and of a call that also asks for
 every gradient; bf16 tokens, gates as a trained model has them, no initial states; and the memory a
-call needs besides its tensors.
+call needs besides its tensors. Of some, also with gradients from windows of so many chunks, each
+computed once more when its turn comes, in place of everything stored.
 """
 
 import argparse
@@ -23,6 +24,8 @@ CASES = [("mdn", 8, 2048, 8, 128, 0.26, 1.0), ("mdn", 4, 4096, 16, 128, 0.45, 1.
          ("gdn", 8, 2048, 8, 128, 0.16, 0.65), ("gdn", 4, 4096, 16, 128, 0.30, 1.25),
          ("gdn", 4, 4096, 16, 64, 0.18, 0.72), ("delta", 4, 4096, 16, 128, None, None)]
 
+WINDOWS = {("mdn", 4, 4096, 16, 128): (4, 8, 16, 32), ("gdn", 4, 4096, 16, 128): (4, 8, 16, 32)}
+
 
 def tokens(op, B, T, H, D, seed=1, dtype=torch.bfloat16):
     g = torch.Generator("cuda").manual_seed(seed)
@@ -39,12 +42,28 @@ def tokens(op, B, T, H, D, seed=1, dtype=torch.bfloat16):
     return x, {"d_o": normal(B, T, H, D).to(dtype)}
 
 
-def prepare(plugin, op, x, cotangents, gradients=True):
+def prepare(plugin, op, x, cotangents, gradients=True, **options):
     o = torch.empty_like(x["v"])
     if not gradients:
-        return plugin.prepare(op, x, {"o": o})
+        return plugin.prepare(op, x, {"o": o}, **options)
     return plugin.prepare(op, x, {"o": o}, cotangents,
-                          {"d_" + n: torch.empty_like(t) for n, t in x.items()})
+                          {"d_" + n: torch.empty_like(t) for n, t in x.items()}, **options)
+
+
+def results(call):
+    call.run()
+    torch.cuda.synchronize()
+    return [t for group in ("outputs", "gradients") for t in call.tensors[group].values()]
+
+
+def in_windows(plugin, op, x, cotangents, chunks, repeat):
+    """Time and memory, and whether the bits are those with everything stored."""
+    call = prepare(plugin, op, x, cotangents, recompute=chunks)
+    stored = results(prepare(plugin, op, x, cotangents))
+    same = all(torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+               for a, b in zip(results(call), stored))
+    return {"chunks": chunks, "both_ms": median_ms(call.run, repeat),
+            "workspace_mib": call.workspace.numel() / 2**20, "same_bits": same}
 
 
 def main():
@@ -76,6 +95,12 @@ def main():
                "forward_workspace_mib": forward.workspace.numel() / 2**20}
         print(f"{name:20} {row['forward_ms']:8.3f} {row['both_ms']:8.3f} ms, goal {goal_forward} "
               f"{goal_both}, workspace {row['workspace_mib']:.0f} MiB", flush=True)
+        del forward, both
+        row["windows"] = [in_windows(plugin, op, x, cotangents, n, arguments.repeat)
+                          for n in WINDOWS.get((op, B, T, H, D), ())]
+        for w in row["windows"]:
+            print(f"  windows of {w['chunks']:2} chunks {w['both_ms']:8.3f} ms, workspace "
+                  f"{w['workspace_mib']:.0f} MiB, same bits: {w['same_bits']}", flush=True)
         rows.append(row)
     if arguments.json:
         with open(arguments.json, "w") as f:

@@ -38,6 +38,9 @@ struct Options {
   bool silu = false;                       // causal_conv1d
   double eps = 1e-6;                       // rmsnorm
   double s = 1, tau = 1, log_mu_min = -2;  // mdn_gates
+  /// How many chunks at a time the way back has the states of, computed once more from those that
+  /// are kept between; 0: as the kernel likes. The results do not depend on it.
+  std::int64_t recompute = 0;
   Form form = Form::unspecified;
 };
 

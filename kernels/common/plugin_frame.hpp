@@ -81,6 +81,8 @@ inline assay_status read_option(const assay_option& from, Options& to) {
     to.tau = real;
   } else if (is("log_mu_min")) {
     to.log_mu_min = real;
+  } else if (is("recompute")) {
+    to.recompute = from.integer;
   } else {
     return fail(ASSAY_UNSUPPORTED, "option '%s' is not known here", from.name);
   }

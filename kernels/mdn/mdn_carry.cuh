@@ -90,6 +90,15 @@ __device__ __forceinline__ void store_columns(const Columns<K / 8>& s, const Str
   }
 }
 
+/// Where the states before and after a unit's part of its sequence are, or their cotangents: in the
+/// tensors of the call or, between windows, in marks.
+__device__ __forceinline__ std::int64_t place_before(const MdnParams& p, const MdnSegment& u) {
+  return p.first_chunk == 0 ? u.sequence : u.mark;
+}
+__device__ __forceinline__ std::int64_t place_after(const MdnSegment& u) {
+  return u.closes ? u.sequence : u.mark + 1;
+}
+
 /// Operand A of step `step` into tiles [2, columns] of a matrix in global memory.
 template <int columns>
 __device__ __forceinline__ void keep_operand(char* to, int step, const std::uint32_t (&a)[4],

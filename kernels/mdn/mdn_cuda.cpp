@@ -170,7 +170,7 @@ void take_pack(Plan& plan, Workspace& memory) {
 void take_fast(Plan& plan, Workspace& memory) {
   constexpr std::int64_t kEnoughBlocks = 96;
   MdnFast& f = plan.fast;
-  const MdnParams& p = plan.p;
+  MdnParams& p = plan.p;
   const std::int64_t places = p.places();
   f.pairs = p.units() * p.V / 64 >= kEnoughBlocks ? 4 : 2;
   f.records = memory.take<char>(places * kRecordBytes);
@@ -184,6 +184,34 @@ void take_fast(Plan& plan, Workspace& memory) {
   f.d_residuals = memory.take<char>(places * rows);
   f.coefficients = memory.take<float>(places * kKeptFloats);
   f.cotangents = memory.take<float>(places * kCotangentFloats);
+  if (p.window == 0) return;
+  const auto marks = [&](Strided& to) {
+    float* data = memory.take<float>(p.marks() * p.H * p.K * p.V);
+    to = own_states(data, p.H, p.K, p.V);
+  };
+  marks(p.s_marks);
+  if (p.momentum) marks(p.m_marks);
+}
+
+/// Chunks of a window of the way back, as the call wants them, or the environment; 0: no windows.
+std::int64_t wanted_window(const Call& call) {
+  if (call.options.recompute > 0) return call.options.recompute;
+  const char* chunks = std::getenv("ASSAY_CUDA_RECOMPUTE");
+  return chunks ? std::atoll(chunks) : 0;
+}
+
+/// Windows where that needs less memory.
+void choose_window(const Call& call, Plan& plan) {
+  const std::int64_t wanted = wanted_window(call);
+  if (wanted <= 0 || !plan.p.gradients || plan.p.longest_chunks() <= wanted) return;
+  const auto bytes_with = [&](std::int64_t window) {
+    Workspace pieces(nullptr);
+    plan.p.window = window;
+    take_fast(plan, pieces);
+    return pieces.used();
+  };
+  const std::size_t stored = bytes_with(0);
+  if (bytes_with(wanted) >= stored) plan.p.window = 0;
 }
 
 Outcome make_plan(const OpSpec& spec, const Call& call, const MdnTable* table, void* memory,
@@ -216,6 +244,7 @@ Outcome make_plan(const OpSpec& spec, const Call& call, const MdnTable* table, v
   if (p.gradients) take_sinks(call, plan, pieces);
   if (plan.packs) take_pack(plan, pieces);
   if (plan.is_fast) {
+    choose_window(call, plan);
     take_fast(plan, pieces);
   } else {
     take_exact(plan, pieces);
@@ -230,10 +259,14 @@ cudaError_t launch_fast(const Plan& plan, cudaStream_t stream) {
   if (plan.packs) {
     if (const cudaError_t e = mdn_pack(plan.pack, stream); e != cudaSuccess) return e;
   }
-  using Launch = cudaError_t (*)(const MdnFast&, cudaStream_t);
-  constexpr Launch all[] = {mdn_prepare, mdn_scan, mdn_reverse, mdn_local, mdn_last, mdn_gates};
-  for (int i = 0; i < (f.p.gradients ? 6 : 2); ++i) {
-    if (const cudaError_t e = all[i](f, stream); e != cudaSuccess) return e;
+  if (f.p.window > 0) {
+    if (const cudaError_t e = mdn_recompute(f, stream); e != cudaSuccess) return e;
+  } else {
+    constexpr MdnLaunch kAll[] = {mdn_prepare, mdn_scan, mdn_reverse,
+                                  mdn_local,   mdn_last, mdn_gates};
+    for (int i = 0; i < (f.p.gradients ? 6 : 2); ++i) {
+      if (const cudaError_t e = kAll[i](f, stream); e != cudaSuccess) return e;
+    }
   }
   if (plan.packs && f.p.gradients) return mdn_unpack(plan.pack, plan.d_correction, stream);
   return cudaSuccess;

@@ -6,6 +6,9 @@
 // sequence; steps beyond the end of a chunk are steps with alpha = mu = 1, beta = 0 and rows of
 // zeros, which change nothing. A slot is a place for what belongs to a chunk: those of sequence s
 // begin at first_slot(s), so that they can be found without the host knowing cu_seqlens.
+//
+// All chunks at once, or a window of them of every sequence: then the kernels see that part of each
+// sequence alone, and states and their cotangents pass from window to window, in fp32, in marks.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -42,6 +45,7 @@ struct MdnTable {
   const int* token = nullptr;  // null in planning
   int memories = 1;
   bool shared = false;
+  std::int64_t longest = 0;  // no sequence has more steps
   Input k, v, alpha, mu, beta, eta;
   Input d_k, d_v;  // stored where the rows of k and v lie
 };
@@ -60,7 +64,9 @@ struct MdnParams {
   Strided d_o, d_s_final, d_m_final;
   MdnSink d_q, d_k, d_v, d_alpha, d_mu, d_beta, d_eta;
   Strided d_s0, d_m0;
-  float* d_correction = nullptr;  // [unit], parts of d_q_correction
+  Strided s_marks, m_marks;  // [mark, H, K, V]: between windows, the states or their cotangents
+  std::int64_t first_chunk = 0, window = 0;  // chunks; window 0: all of them
+  float* d_correction = nullptr;             // [unit], parts of d_q_correction
   bool gradients = false;
 
   MdnTable table;
@@ -73,7 +79,18 @@ struct MdnParams {
   std::int64_t units() const { return sequences * H; }
   std::int64_t chunks_per_sequence() const { return (T + kChunk - 1) / kChunk; }
   std::int64_t slots() const {
+    if (window > 0) return sequences * window;
     return cu_seqlens ? T / kChunk + sequences : sequences * chunks_per_sequence();
+  }
+  /// A sequence of n windows has n - 1 of them.
+  std::int64_t marks() const {
+    const std::int64_t steps = window * kChunk;
+    return steps == 0 ? 0 : cu_seqlens ? T / steps : sequences * ((T - 1) / steps);
+  }
+  /// No sequence has more.
+  std::int64_t longest_chunks() const {
+    const std::int64_t steps = table.longest > 0 ? table.longest : T;
+    return (steps + kChunk - 1) / kChunk;
   }
   std::int64_t places() const { return slots() * H; }
   int matrices() const { return momentum ? 2 : 1; }

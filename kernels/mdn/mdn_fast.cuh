@@ -49,7 +49,9 @@ __device__ __forceinline__ MdnPlace place_of(const MdnParams& p, unsigned index)
   MdnPlace at;
   at.index = index, at.head = static_cast<int>(index - slot * heads);
   std::int64_t sequence;
-  if (p.cu_seqlens) {  // the last sequence whose slots begin at or before this one
+  if (p.window > 0) {
+    sequence = slot / static_cast<unsigned>(p.window);
+  } else if (p.cu_seqlens) {  // the last sequence whose slots begin at or before this one
     std::int64_t low = 0, high = p.sequences - 1;
     while (low < high) {
       const std::int64_t middle = (low + high + 1) / 2;

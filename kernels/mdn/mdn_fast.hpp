@@ -75,11 +75,14 @@ cudaError_t mdn_unpack(const MdnPack& p, const Strided& d_correction, cudaStream
 
 /// Whether the fast kernels take the call: dtypes and widths.
 bool mdn_fast_takes(const MdnParams& p);
+using MdnLaunch = cudaError_t (*)(const MdnFast& f, cudaStream_t stream);
 cudaError_t mdn_prepare(const MdnFast& f, cudaStream_t stream);
 cudaError_t mdn_scan(const MdnFast& f, cudaStream_t stream);
 cudaError_t mdn_reverse(const MdnFast& f, cudaStream_t stream);
 cudaError_t mdn_local(const MdnFast& f, cudaStream_t stream);
 cudaError_t mdn_last(const MdnFast& f, cudaStream_t stream);
 cudaError_t mdn_gates(const MdnFast& f, cudaStream_t stream);
+/// All of them, window by window; all members but `kept` ... of one window.
+cudaError_t mdn_recompute(const MdnFast& f, cudaStream_t stream);
 
 }  // namespace assay::cuda

@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads) mdn_last_kernel(const __grid_constan
   const int matrices = p.momentum ? 2 : 1;
   const MdnSegment u = segment_of(p, blockIdx.x / static_cast<unsigned>(p.H));
   const std::int64_t chunks = (u.length + kChunk - 1) / kChunk;
-  if (chunks == 0) return;
+  if (chunks == 0 || !u.closes) return;
   MdnPlace at;
   at.head = static_cast<int>(blockIdx.x % static_cast<unsigned>(p.H));
   at.batch = u.batch, at.first = u.first + (chunks - 1) * kChunk;

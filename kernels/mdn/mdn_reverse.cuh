@@ -169,10 +169,11 @@ struct Reverse {
   __device__ __forceinline__ void carry() const {
     Columns<K / 8> S, M;  // cotangents
     const bool ignored = ASSAY_MDN_IS_FAULT(p, final_cotangent_ignored);
-    load_columns<K>(S, ignored ? Strided{} : p.d_s_final, u.sequence, head, v0, lane);
-    if constexpr (momentum) {
-      load_columns<K>(M, ignored ? Strided{} : p.d_m_final, u.sequence, head, v0, lane);
-    }
+    const std::int64_t before = place_before(p, u), after = place_after(u);
+    const Strided& of_s = u.closes ? p.d_s_final : p.s_marks;
+    const Strided& of_m = u.closes ? p.d_m_final : p.m_marks;
+    load_columns<K>(S, ignored ? Strided{} : of_s, after, head, v0, lane);
+    if constexpr (momentum) load_columns<K>(M, ignored ? Strided{} : of_m, after, head, v0, lane);
     const std::int64_t step_bytes = Memory::kStates * kept_bytes(K, p.V);
     char* kept = f.d_kept + place(chunks - 1) * step_bytes + (v0 / 8) * (K / 8) * kTileBytes;
     char* kept_x = f.d_residuals + place(chunks - 1) * kept_bytes(kChunk, p.V) +
@@ -286,8 +287,8 @@ struct Reverse {
         }
       }
     }
-    store_columns<K>(S, p.d_s0, u.sequence, head, v0, lane);
-    if constexpr (momentum) store_columns<K>(M, p.d_m0, u.sequence, head, v0, lane);
+    store_columns<K>(S, p.d_s0, before, head, v0, lane);
+    if constexpr (momentum) store_columns<K>(M, p.d_m0, before, head, v0, lane);
   }
 };
 
@@ -301,6 +302,7 @@ __device__ __forceinline__ void reverse_block(const MdnFast& f) {
   run.block_v0 = static_cast<int>(blockIdx.y) * 16 * pairs;
   run.v0 = run.block_v0 + 16 * pair, run.lane = threadIdx.x & 31;
   run.chunks = (run.u.length + kChunk - 1) / kChunk;
+  if (passes_over(f.p, run.u)) return;
   if (warp < pairs) {
     run.carry();
   } else if (warp < 2 * pairs) {

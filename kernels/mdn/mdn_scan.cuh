@@ -119,10 +119,11 @@ struct Scan {
 
   __device__ __forceinline__ void carry_states() const {
     Columns<K / 8> S, M;
-    load_columns<K>(S, p.s0, u.sequence, head, v0, lane);
+    const std::int64_t before = place_before(p, u);
+    load_columns<K>(S, p.s0, before, head, v0, lane);
     publish(0, 0, S);
     if constexpr (momentum) {
-      load_columns<K>(M, p.m0, u.sequence, head, v0, lane);
+      load_columns<K>(M, p.m0, before, head, v0, lane);
       publish(0, 1, M);
     }
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -184,8 +185,11 @@ struct Scan {
         if constexpr (momentum) publish(chunk + 1, 1, M);
       }
     }
-    store_columns<K>(S, p.s_final, u.sequence, head, v0, lane);
-    if constexpr (momentum) store_columns<K>(M, p.m_final, u.sequence, head, v0, lane);
+    const std::int64_t after = place_after(u);
+    const Strided& to_s = u.closes ? p.s_final : p.s_marks;
+    const Strided& to_m = u.closes ? p.m_final : p.m_marks;
+    store_columns<K>(S, to_s, after, head, v0, lane);
+    if constexpr (momentum) store_columns<K>(M, to_m, after, head, v0, lane);
   }
 
   __device__ __forceinline__ void advance(Columns<K / 8>& S, Columns<K / 8>& M,
@@ -381,6 +385,7 @@ __device__ __forceinline__ void scan_block(const MdnFast& f) {
   run.block_v0 = static_cast<int>(blockIdx.y) * 16 * kPairs;
   run.v0 = run.block_v0 + 16 * pair, run.lane = threadIdx.x & 31;
   run.chunks = (run.u.length + kChunk - 1) / kChunk;
+  if (passes_over(p, run.u)) return;
   if (warp < kPairs) {
     run.carry_states();
   } else if (warp < 2 * kPairs) {

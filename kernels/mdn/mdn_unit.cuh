@@ -14,9 +14,12 @@ __device__ __forceinline__ std::int64_t segment_bound(const MdnParams& p, std::i
                      : reinterpret_cast<const std::int64_t*>(p.cu_seqlens)[at];
 }
 
-/// A sequence's steps: `first` counts in the tensors' time axis.
+/// A sequence's steps, or those in the window: `first` counts in the tensors' time axis. `mark` is
+/// that of the states before the window, the next that of those after it; `closes`: the sequence
+/// ends in the window, or before it.
 struct MdnSegment {
-  std::int64_t sequence, batch, first, length, first_slot;
+  std::int64_t sequence, batch, first, length, first_slot, mark;
+  bool closes;
 };
 
 __device__ __forceinline__ MdnSegment segment_of(const MdnParams& p, std::int64_t sequence) {
@@ -30,7 +33,20 @@ __device__ __forceinline__ MdnSegment segment_of(const MdnParams& p, std::int64_
     u.batch = sequence, u.first = 0, u.length = p.T;
     u.first_slot = sequence * ((p.T + kChunk - 1) / kChunk);
   }
+  u.mark = 0, u.closes = true;
+  if (p.window > 0) {
+    const std::int64_t steps = p.window * kChunk, skipped = p.first_chunk * kChunk;
+    const std::int64_t marks = p.cu_seqlens ? u.first / steps : sequence * ((p.T - 1) / steps);
+    const std::int64_t left = u.length - skipped;
+    u.mark = marks + p.first_chunk / p.window - 1, u.closes = left <= steps;
+    u.first += skipped, u.length = left < 0 ? 0 : left < steps ? left : steps;
+    u.first_slot = sequence * p.window;
+  }
   return u;
+}
+/// Nothing of the sequence is in the window; an empty one is in the first.
+__device__ __forceinline__ bool passes_over(const MdnParams& p, const MdnSegment& u) {
+  return p.first_chunk > 0 && u.length == 0;
 }
 
 /// The row of step t (of the tensor's time axis) that head h of the state uses.

@@ -36,15 +36,14 @@ __device__ __forceinline__ char* packed_row(const MomField& f, std::int64_t row)
   return f.packed + row * f.heads * f.width * unit_of(f.dtype);
 }
 
-/// Copies a row of 16-byte pieces, by a warp; `from` null: zeros.
+/// Copies a row of 16-byte pieces, by a warp.
 __device__ void copy_flat(const char* from, char* to, std::int64_t bytes) {
   const std::int64_t pieces = bytes / 16;
   for (std::int64_t first = lane_of_warp(); first < pieces; first += 32 * kInFlight) {
     uint4 x[kInFlight];
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-      x[i] = make_uint4(0, 0, 0, 0);
-      if (from && first + 32 * i < pieces) {
+      if (first + 32 * i < pieces) {
         x[i] = __ldcs(reinterpret_cast<const uint4*>(from) + first + 32 * i);
       }
     }
@@ -85,34 +84,70 @@ __global__ void __launch_bounds__(kBlock) gather_kernel(const __grid_constant__ 
 __device__ void scatter_row(const MomField& f, const Routing& r, std::int64_t token, int memory,
                             std::int64_t row) {
   const MomField::Side& side = memory == r.M ? f.shared : f.mem;
-  if (!side.tensor.data || (f.is_there && row >= 0)) return;
+  if (!side.tensor.data || f.is_there) return;
   char* to = row_of_token(side, r, token, memory);
-  const char* from = row < 0 ? nullptr : packed_row(f, row);
+  const char* from = packed_row(f, row);
   const int unit = unit_of(f.dtype);
   if (side.flat) return copy_flat(from, to, f.heads * f.width * unit);
   const int repeat = f.heads / side.heads;
   for (int i = lane_of_warp(); i < side.heads * f.width; i += 32) {
     const int h = i / f.width, column = i % f.width;
     float sum = 0;
-    for (int j = 0; from && j < repeat; ++j) {
+    for (int j = 0; j < repeat; ++j) {
       sum += load_element(from + ((h * repeat + j) * f.width + column) * unit, f.dtype);
     }
     store_element(to + h * side.tensor.head + column * side.tensor.column, side.tensor.dtype, sum);
   }
 }
 
-/// A warp for each token and memory, selected or not.
 __global__ void __launch_bounds__(kBlock) scatter_kernel(const __grid_constant__ MomFields f) {
   const Routing& r = f.routing;
-  const int R = r.R(), slots = r.slots();
-  for (std::int64_t at = first_warp(); at < r.tokens() * R; at += warp_stride()) {
-    const std::int64_t token = at / R;
-    const int memory = static_cast<int>(at % R);
-    std::int64_t row = -1;
-    for (int j = 0; j < slots; ++j) {
-      if (r.memory[token * slots + j] == memory) row = r.row[token * slots + j];
+  for (std::int64_t at = first_warp(); at < r.rows(); at += warp_stride()) {
+    const std::int64_t token = at / r.slots();
+    const int memory = r.memory[at];
+    for (int i = 0; i < f.count; ++i) scatter_row(f.field[i], r, token, memory, r.row[at]);
+  }
+}
+
+__device__ __forceinline__ void clear_row(const MomField& f, char* to) {
+  const MomField::Side& side = f.mem;
+  const int elements = side.heads * f.width;
+  if (side.flat) {
+    const int pieces = elements * unit_of(f.dtype) / 16;
+#pragma unroll 4
+    for (int i = lane_of_warp(); i < pieces; i += 32) {
+      reinterpret_cast<uint4*>(to)[i] = make_uint4(0, 0, 0, 0);
     }
-    for (int i = 0; i < f.count; ++i) scatter_row(f.field[i], r, token, memory, row);
+    return;
+  }
+  for (int i = lane_of_warp(); i < elements; i += 32) {
+    const int h = i / f.width, column = i % f.width;
+    store_element(to + h * side.tensor.head + column * side.tensor.column, side.tensor.dtype, 0);
+  }
+}
+
+// Few warps with few registers, which find a place beside blocks of the update: stores do not wait,
+// and a warp per multiprocessor fills the memory's bandwidth.
+constexpr int kClearBlocks = 64, kClearRegisters = 32;
+
+/// A warp for each token.
+__global__ void __maxnreg__(kClearRegisters) clear_kernel(const __grid_constant__ MomFields f) {
+  const Routing& r = f.routing;
+  const int slots = r.slots(), lane = lane_of_warp();
+  for (std::int64_t token = blockIdx.x; token < r.tokens(); token += gridDim.x) {
+    const int* memory = r.memory + token * slots;
+    const std::int64_t b = token / r.T, t = token % r.T;
+    for (int m = 0; m < r.M; ++m) {
+      bool chosen = false;
+      for (int j = lane; j < r.top_k; j += 32) chosen = chosen || memory[j] == m;
+      if (__any_sync(0xffffffffu, chosen)) continue;
+      for (int i = 0; i < f.count; ++i) {
+        const MomField::Side& side = f.field[i].mem;
+        if (!side.tensor.data) continue;
+        clear_row(f.field[i], side.tensor.data + b * side.tensor.batch + t * side.tensor.time +
+                                  m * side.to_memory);
+      }
+    }
   }
 }
 
@@ -287,8 +322,14 @@ cudaError_t gather(const MomFields& f, cudaStream_t stream) {
 
 cudaError_t scatter(const MomFields& f, cudaStream_t stream) {
   if (f.count == 0) return cudaSuccess;
-  const std::int64_t rows = f.routing.tokens() * f.routing.R();
-  return launch(scatter_kernel, dim3(warp_blocks(rows)), kBlock, 0, stream, f);
+  return launch(scatter_kernel, dim3(warp_blocks(f.routing.rows())), kBlock, 0, stream, f);
+}
+
+cudaError_t clear(const MomFields& f, cudaStream_t stream) {
+  if (f.count == 0) return cudaSuccess;
+  const auto blocks =
+      static_cast<unsigned>(std::min<std::int64_t>(f.routing.tokens(), kClearBlocks));
+  return launch(clear_kernel, dim3(blocks), 32, 0, stream, f);
 }
 
 cudaError_t combine(const MomSum& s, cudaStream_t stream) {

@@ -14,6 +14,7 @@
 #include "kernels/common/cuda/call_checks.hpp"
 #include "kernels/common/cuda/kernels.hpp"
 #include "kernels/common/cuda/router_call.hpp"
+#include "kernels/common/cuda/side_stream.hpp"
 #include "kernels/common/cuda/workspace.hpp"
 #include "kernels/common/fast_weight_tensors.hpp"
 #include "kernels/mdn/mdn_ops.hpp"
@@ -577,6 +578,7 @@ Outcome make_plan(const Call& call, void* memory, Plan& plan) {
       plan.routing.out_token = {reinterpret_cast<char*>(token), false};
       plan.table.token = token;
       plan.table.memories = plan.routing.R(), plan.table.shared = plan.routing.shared;
+      plan.table.longest = plan.routing.T;
     }
     plan_fields(plan, pieces);
     plan_read_out(call, plan, pieces);
@@ -596,8 +598,17 @@ Outcome plan_mom(const Call& call, std::size_t* bytes) {
 
 // ---- The run -----------------------------------------------------------------------------------
 
-cudaError_t before_update(const Plan& plan, cudaStream_t stream) {
+/// Most of the gradients of memories are zeros, as many bytes as the update moves in a pass: those
+/// are stored while it runs, which waits more than it moves.
+cudaError_t start_zeros(const Plan& plan, SideStream& side) {
+  if (plan.scattered.count == 0 || plan.routing.top_k == plan.routing.M) return cudaSuccess;
+  const cudaError_t e = side.fork();
+  return e == cudaSuccess ? clear(plan.scattered, side.stream()) : e;
+}
+
+cudaError_t before_update(const Plan& plan, SideStream& side, cudaStream_t stream) {
   cudaError_t e = route(plan.routing, stream);
+  if (e == cudaSuccess) e = start_zeros(plan, side);
   if (e == cudaSuccess) e = dispatch(plan.routing, stream);
   if (e == cudaSuccess) e = gather(plan.gathered, stream);
   if (e == cudaSuccess && plan.spreads) e = spread(plan.read_out, stream);
@@ -635,7 +646,8 @@ RunOutcome run_mom(const Call& call, cudaStream_t stream) {
     out.error = run_step(plan, stream);
     return out;
   }
-  out.error = before_update(plan, stream);
+  SideStream side(stream);
+  out.error = before_update(plan, side, stream);
   if (out.error != cudaSuccess) return out;
   if (plan.inner.outputs.count + plan.inner.gradients.count > 0) {
     out = plan.by_table ? run_mdn(plan.update.spec, plan.inner, stream, &plan.table)
@@ -643,6 +655,8 @@ RunOutcome run_mom(const Call& call, cudaStream_t stream) {
     if (out.refusal.status != Status::ok || out.error != cudaSuccess) return out;
   }
   out.error = after_update(plan, stream);
+  const cudaError_t joined = side.join();
+  if (out.error == cudaSuccess) out.error = joined;
   return out;
 }
 

@@ -49,7 +49,8 @@ Outcome make_plan(const Call& call, void* memory, AuxLoss& a, std::size_t* bytes
 }
 
 cudaError_t launch(const Call&, const AuxLoss& a, cudaStream_t stream) {
-  const cudaError_t error = route(a.routing, stream);
+  cudaError_t error = route(a.routing, stream);
+  if (error == cudaSuccess) error = add_tiles(a.routing, stream);
   return error == cudaSuccess ? aux_loss(a, stream) : error;
 }
 

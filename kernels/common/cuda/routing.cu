@@ -169,14 +169,17 @@ __global__ void __launch_bounds__(1024) bounds_kernel(const __grid_constant__ Ro
 }
 
 /// Rows of the pairs of a tile: the tokens of the same memory before them are bits of masks.
-__global__ void __launch_bounds__(kRouteTile) rows_kernel(const __grid_constant__ Routing r) {
+/// `first_of` is the row of the tile's first pair of a memory.
+template <class FirstRow>
+__device__ __forceinline__ void store_rows(const Routing& r, const FirstRow& first_of) {
   __shared__ unsigned masks[kRange][kTileWarps];
   const std::int64_t token = blockIdx.x * std::int64_t{kRouteTile} + threadIdx.x;
   const bool mine = token < r.tokens();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, R = r.R(), slots = r.slots();
   const std::int64_t s = mine ? sequence_of(r, token) : 0;
   for (int first = 0; first < R; first += kRange) {
-    for (int i = threadIdx.x; i < kRange * kTileWarps; i += kRouteTile) (&masks[0][0])[i] = 0;
+    const int range = min(R - first, kRange);
+    for (int i = threadIdx.x; i < range * kTileWarps; i += kRouteTile) (&masks[0][0])[i] = 0;
     __syncthreads();
     for (int j = 0; mine && j < slots; ++j) {
       const int m = r.memory[token * slots + j] - first;
@@ -188,14 +191,72 @@ __global__ void __launch_bounds__(kRouteTile) rows_kernel(const __grid_constant_
       if (i < 0 || i >= kRange) continue;
       int rank = __popc(masks[i][warp] & ((1u << lane) - 1));
       for (int w = 0; w < warp; ++w) rank += __popc(masks[i][w]);
-      rank += r.before_tile[m * (r.tiles() + 1) + blockIdx.x] - r.before_sequence[s * R + m];
-      const std::int64_t row = r.bounds[s * R + m] + rank;
+      const std::int64_t row = first_of(s, m) + rank;
       r.row[token * slots + j] = static_cast<int>(row);
       put(r.out_row, token * slots + j, row);
       put(r.out_token, row, token);
     }
     __syncthreads();
   }
+}
+
+__global__ void __launch_bounds__(kRouteTile) rows_kernel(const __grid_constant__ Routing r) {
+  store_rows(r, [&](std::int64_t s, int m) {
+    return r.bounds[s * r.R() + m] + r.before_tile[m * (r.tiles() + 1) + blockIdx.x] -
+           r.before_sequence[s * r.R() + m];
+  });
+}
+
+// Where that is little work, every block finds for itself what three launches would find for all.
+constexpr std::int64_t kAloneCounts = 4096, kAloneSegments = kRouteTile - 1;
+
+bool sorts_alone(const Routing& r) {
+  return !r.cu_seqlens && r.T > 0 && r.T % kRouteTile == 0 && r.tiles() * r.R() <= kAloneCounts &&
+         r.segments() <= kAloneSegments;
+}
+
+/// The sum of the numbers of the threads before this one, in a block of kRouteTile.
+__device__ __forceinline__ int sum_before(int mine, int (&sums)[kTileWarps]) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  int sum = mine;
+  for (int n = 1; n < 32; n *= 2) {
+    const int other = __shfl_up_sync(0xffffffffu, sum, n);
+    if (lane >= n) sum += other;
+  }
+  if (lane == 31) sums[warp] = sum;
+  __syncthreads();
+  for (int w = 0; w < warp; ++w) sum += sums[w];
+  return sum - mine;
+}
+
+/// `rows` from the counts of the tiles; bounds by the way. Sequences are of whole tiles.
+__global__ void __launch_bounds__(kRouteTile) rows_alone_kernel(const __grid_constant__ Routing r) {
+  __shared__ int counts[kAloneCounts];  // [R, tiles]
+  __shared__ int begin[kRouteTile], sums[kTileWarps];
+  const int R = r.R(), tiles = static_cast<int>(r.tiles()), thread = threadIdx.x;
+  const int segments = static_cast<int>(r.segments());
+  const int each = static_cast<int>(r.T / kRouteTile), tile = blockIdx.x;
+  for (int i = thread; i < R * tiles; i += kRouteTile) {
+    counts[i] = r.before_tile[i / tiles * (tiles + 1) + i % tiles];
+  }
+  __syncthreads();
+  int length = 0, here = 0;  // of a segment, and of it before this tile
+  if (thread < segments) {
+    const int from = thread / R * each;
+    for (int i = from; i < from + each; ++i) {
+      const int count = counts[thread % R * tiles + i];
+      length += count;
+      if (i < tile) here += count;
+    }
+  }
+  const int bound = sum_before(length, sums);
+  if (tile == 0 && thread <= segments) {
+    r.bounds[thread] = bound;
+    put(r.out_bounds, thread, bound);
+  }
+  begin[thread] = bound + here;
+  __syncthreads();
+  store_rows(r, [&](std::int64_t s, int m) { return begin[s * R + m]; });
 }
 
 }  // namespace
@@ -211,18 +272,24 @@ void take_routing(Routing& r, Workspace& memory, bool dispatched) {
 }
 
 cudaError_t route(const Routing& r, cudaStream_t stream) {
-  const auto tiles = static_cast<unsigned>(r.tiles());
-  if (const cudaError_t e = launch(route_kernel, dim3(tiles), kRouteTile, 0, stream, r)) return e;
+  return launch(route_kernel, dim3(static_cast<unsigned>(r.tiles())), kRouteTile, 0, stream, r);
+}
+
+cudaError_t add_tiles(const Routing& r, cudaStream_t stream) {
   const int blocks = (r.R() + 7) / 8;
   return launch(before_tiles_kernel, dim3(static_cast<unsigned>(blocks)), 256, 0, stream, r);
 }
 
 cudaError_t dispatch(const Routing& r, cudaStream_t stream) {
-  const auto tiles = static_cast<unsigned>(r.tiles());
+  const dim3 tiles(static_cast<unsigned>(r.tiles()));
+  if (sorts_alone(r)) return launch(rows_alone_kernel, tiles, kRouteTile, 0, stream, r);
   const dim3 sequences(static_cast<unsigned>(r.sequences + 1));
-  cudaError_t e = launch(before_sequences_kernel, sequences, kRouteTile, 0, stream, r);
+  cudaError_t e = add_tiles(r, stream);
+  if (e == cudaSuccess) {
+    e = launch(before_sequences_kernel, sequences, kRouteTile, 0, stream, r);
+  }
   if (e == cudaSuccess) e = launch(bounds_kernel, dim3(1), 1024, 0, stream, r);
-  if (e == cudaSuccess) e = launch(rows_kernel, dim3(tiles), kRouteTile, 0, stream, r);
+  if (e == cudaSuccess) e = launch(rows_kernel, tiles, kRouteTile, 0, stream, r);
   return e;
 }
 

@@ -62,8 +62,12 @@ struct Routing {
 /// Pieces of the workspace for `route`, and for `dispatch` too.
 void take_routing(Routing& r, Workspace& memory, bool dispatched);
 
-/// memory, weight and before_tile. Ties and NaN: as kernels/common/routing.hpp has it.
+/// memory and weight; in before_tile, tokens of each memory in each tile. Ties and NaN: as
+/// kernels/common/routing.hpp has it.
 cudaError_t route(const Routing& r, cudaStream_t stream);
+
+/// before_tile as it is described, after `route`. `dispatch` needs no such call.
+cudaError_t add_tiles(const Routing& r, cudaStream_t stream);
 
 /// row and bounds, after `route`.
 cudaError_t dispatch(const Routing& r, cudaStream_t stream);

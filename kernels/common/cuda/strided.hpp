@@ -70,4 +70,13 @@ inline Strided own_tokens(float* data, std::int64_t T, std::int64_t heads, int s
   return out;
 }
 
+/// [place, heads, K, V], the same.
+inline Strided own_states(float* data, std::int64_t heads, std::int64_t K, std::int64_t V) {
+  Strided out;
+  out.given = true;
+  out.data = reinterpret_cast<char*>(data);
+  out.column = 4, out.row = V * 4, out.head = K * V * 4, out.batch = heads * K * V * 4;
+  return out;
+}
+
 }  // namespace assay::cuda

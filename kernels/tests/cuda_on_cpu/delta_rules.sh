@@ -38,6 +38,7 @@ case_file delta delta --shape B=1,T=66,H=1,K=130,V=8 --seed 23
 case_file mdn_fast mdn --shape B=1,T=80,H=2,K=64,V=64,H.q=1,H.beta=1 --seed 24 --option qk_l2norm=true --dtype BF16
 case_file gdn_fast gdn --shape B=1,T=130,H=1,K=64,V=128,cu=0,65,65,130 --seed 25 --dtype BF16
 case_file delta_fast delta --shape B=1,T=65,H=1,K=128,V=64 --seed 26 --dtype BF16
+case_file mdn_windows mdn --shape B=1,T=200,H=1,K=64,V=64,cu=0,135,200 --seed 29 --dtype BF16
 # The smallest that show every fault: a chunk and a tail.
 case_file mdn_small mdn --shape B=1,T=67,H=2,K=24,V=16,H.k=1,H.beta=1 --seed 27 --option qk_l2norm=true
 case_file mdn_small_fast mdn --shape B=1,T=67,H=2,K=64,V=64,H.q=1,H.beta=1 --seed 28 --option qk_l2norm=true --dtype BF16
@@ -46,6 +47,9 @@ if [ "$mode" != reject ]; then
   for name in mdn gdn delta; do
     judge "$name in fp32" $name fp32 0
     judge "$name in bf16 on tensor cores" ${name}_fast bf16 0
+  done
+  for name in mdn_windows gdn_fast; do
+    ASSAY_CUDA_RECOMPUTE=1 judge "$name, back a chunk at a time, recomputed" $name bf16 0
   done
 fi
 if [ "$mode" != accept ]; then

@@ -32,6 +32,7 @@ both() {  # model, then arguments of gen
 }
 
 both fp32 mom_dispatch --shape B=3,T=300,M=5 --option top_k=3 --seed 31
+both fp32 mom_dispatch --shape B=2,T=512,M=5 --option top_k=2 --seed 41
 both fp32 mom_aux_loss --shape B=2,T=300,M=5 --seed 32
 both bf16 mdn_gates --shape B=2,T=70,H=3 --seed 33 --dtype BF16
 options=--no-grad  # a step has a kernel of its own when no gradients are asked for
@@ -43,7 +44,9 @@ both fp32 mom --shape B=3,T=1,H=2,K=20,V=12,M=3 --seed 36
 both fp32 mom --shape B=2,T=75,H=2,K=9,V=6,M=3 --option update=mdn --seed 37
 both fp32 mom --shape B=1,T=40,H=2,K=8,V=8,M=3,cu=0,3,3,40 --option top_k=1 --seed 38
 both bf16 mom --shape B=1,T=70,H=1,K=64,V=64,M=3 --seed 39 --dtype BF16
+ASSAY_CUDA_RECOMPUTE=1 both bf16 mom --shape B=1,T=70,H=1,K=64,V=64,M=3 --seed 39 --dtype BF16
 
+both fp32 mom --shape B=2,T=256,H=1,K=5,V=4,M=3 --option top_k=1 --seed 42
 "$assay" gen mom --shape B=1,T=40,H=1,K=8,V=6,M=2 --option update=mdn --out "$work/case" \
   --seed 40 >/dev/null || exit 2
 ASSAY_MDN_FAULT=stale_second_state judge "an error in the update is rejected" fp32 1
