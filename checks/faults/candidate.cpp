@@ -186,6 +186,10 @@ std::unique_ptr<Candidate> make_emulated_candidate(const std::string& spec) {
   return std::make_unique<EmulatedCandidate>(spec, model, emulation);
 }
 
+std::unique_ptr<Candidate> make_plain_candidate(const PrecisionModel& model) {
+  return std::make_unique<EmulatedCandidate>(model.name, model, emulation_of(model));
+}
+
 void register_emulated_candidates() {
   register_candidate_scheme("fault", "fault:ID", "a fault of the dictionary (assay list faults)",
                             [](const std::string& rest, const PrecisionModel& model,

@@ -21,8 +21,8 @@ void look_for_dirty_hands(Candidate& candidate, const ValidCase& c, const Precis
                           std::vector<std::string>& notes) {
   const HygieneReport report = examine_hygiene(candidate, c, gradients, model.atomics);
   for (const HygieneFinding& found : report.findings) {
-    const bool known = std::any_of(
-        result.hygiene.begin(), result.hygiene.end(), [&](const HygieneFinding& h) {
+    const bool known =
+        std::any_of(result.hygiene.begin(), result.hygiene.end(), [&](const HygieneFinding& h) {
           return h.kind == found.kind && h.tensor == found.tensor && h.detail == found.detail;
         });
     if (!known) result.hygiene.push_back(found);  // every call has what the first one has

@@ -84,8 +84,8 @@ double FilterResult::significance() const {
 
 Blame blame(const std::vector<FilterResult>& filters) {
   constexpr double kSize = 0.1, kStandardErrors = 5;  // how far a fault may be from its own size
-  constexpr double kShare = 0.2, kNoise = 1.5;         // what may be left of the error
-  constexpr double kSame = 1.5;                        // how much more the same function may leave
+  constexpr double kShare = 0.2, kNoise = 1.5;        // what may be left of the error
+  constexpr double kSame = 1.5;                       // how much more the same function may leave
   const auto fits = [&](const FilterResult& r) {
     if (!(r.significance() > kFilterThreshold)) return false;
     if (r.is_fault &&
