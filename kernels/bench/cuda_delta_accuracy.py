@@ -9,9 +9,6 @@ read-out, head by head, with that of the published coefficients (logarithms and 
 fp32, everything else of them in fp64.
 """
 
-import argparse
-import datetime
-import json
 import math
 import os
 import subprocess
@@ -21,7 +18,7 @@ import tempfile
 import torch
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cuda_plugin import Plugin
+from cuda_plugin import Plugin, bench_parser, report_of, write_report
 
 FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 GOALS = {"fp32": 1e-5, "bf16": 1e-2, "fp16": 1e-2}
@@ -245,27 +242,17 @@ def gate_map(plugin):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("plugin")
-    parser.add_argument("--json", required=True)
+    parser = bench_parser()
     parser.add_argument("--assay")
-    parser.add_argument("--commit", default="")
     arguments = parser.parse_args()
     plugin = Plugin(arguments.plugin)
-    out = {"what": "CUDA kernels of the delta rules against the recurrence in fp64",
-           "card": torch.cuda.get_device_name(), "commit": arguments.commit,
-           "date": datetime.date.today().isoformat(),
-           "command": "kernels/bench/cuda_delta_accuracy.py PLUGIN.so --json OUT --assay PROGRAM"}
+    out = report_of("CUDA kernels of the delta rules against the recurrence in fp64", arguments)
     if arguments.assay:
         out["reference_against_oracle"] = against_oracle(arguments.assay)
         print(f"fp64 reference against assay eval: {out['reference_against_oracle']:.2e}", flush=True)
     out["map"] = gate_map(plugin)
     out["sweep"] = sweep(plugin)
-    clean = lambda v: (None if isinstance(v, float) and not math.isfinite(v) else
-                       {k: clean(y) for k, y in v.items()} if isinstance(v, dict) else
-                       [clean(y) for y in v] if isinstance(v, list) else v)
-    with open(arguments.json, "w") as f:
-        json.dump(clean(out), f, indent=None)
+    write_report(out, arguments.json, indent=None)
 
 
 if __name__ == "__main__":

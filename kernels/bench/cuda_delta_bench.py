@@ -8,16 +8,13 @@ call needs besides its tensors. Of some, also with gradients from windows of so 
 computed once more when its turn comes, in place of everything stored.
 """
 
-import argparse
-import datetime
-import json
 import os
 import sys
 
 import torch
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cuda_plugin import Plugin, median_ms
+from cuda_plugin import Plugin, bench_parser, median_ms, report_of, write_report
 
 # operation, B, T, H, width: goal forward, forward and backward, ms
 CASES = [("mdn", 8, 2048, 8, 128, 0.26, 1.0), ("mdn", 4, 4096, 16, 128, 0.45, 1.9),
@@ -67,11 +64,7 @@ def in_windows(plugin, op, x, cotangents, chunks, repeat):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("plugin")
-    parser.add_argument("--json")
-    parser.add_argument("--commit", default="")
-    parser.add_argument("--repeat", type=int, default=20)
+    parser = bench_parser(repeat=20)
     parser.add_argument("--only", default="")
     parser.add_argument("--once", action="store_true", help="run once, for a profiler")
     arguments = parser.parse_args()
@@ -102,13 +95,8 @@ def main():
             print(f"  windows of {w['chunks']:2} chunks {w['both_ms']:8.3f} ms, workspace "
                   f"{w['workspace_mib']:.0f} MiB, same bits: {w['same_bits']}", flush=True)
         rows.append(row)
-    if arguments.json:
-        with open(arguments.json, "w") as f:
-            json.dump({"what": "CUDA kernels of the delta rules, median of graph replays",
-                       "card": torch.cuda.get_device_name(), "commit": arguments.commit,
-                       "date": datetime.date.today().isoformat(), "repeat": arguments.repeat,
-                       "command": "kernels/bench/cuda_delta_bench.py " + " ".join(
-                           a for a in sys.argv[1:] if "/" not in a), "rows": rows}, f, indent=1)
+    write_report(report_of("CUDA kernels of the delta rules, median of graph replays", arguments,
+                           rows=rows), arguments.json)
 
 
 if __name__ == "__main__":

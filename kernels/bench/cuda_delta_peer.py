@@ -8,16 +8,14 @@ step of fused_recurrent_gated_delta_rule with initial and final state. Medians o
 plain calls where a call cannot be captured, which is said.
 """
 
-import argparse
-import datetime
-import json
 import os
 import sys
 
 import torch
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cuda_mom_bench import Random, median_ms
+from cuda_mom_bench import Random
+from cuda_plugin import bench_parser, median_ms, report_of, write_report
 
 SIZES = ((8, 2048, 8, 128), (4, 4096, 16, 128), (4, 4096, 16, 64))
 
@@ -80,11 +78,7 @@ def step(rule, B, H, D, repeat):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--json", required=True)
-    parser.add_argument("--commit", default="")
-    parser.add_argument("--repeat", type=int, default=20)
-    a = parser.parse_args()
+    a = bench_parser(plugin=False, repeat=20).parse_args()
     try:
         import fla
         from fla.ops.gated_delta_rule import (chunk_gated_delta_rule,
@@ -92,17 +86,12 @@ def main():
     except ImportError as problem:
         print(f"skipped: the package fla cannot be imported ({problem})")
         return 77
-    report = {"what": "public Triton kernels of Gated DeltaNet", "fla": fla.__version__,
-              "torch": torch.__version__, "card": torch.cuda.get_device_name(),
-              "commit": a.commit, "date": datetime.date.today().isoformat(), "repeat": a.repeat,
-              "command": "kernels/bench/cuda_delta_peer.py " + " ".join(
-                  x for x in sys.argv[1:] if "/" not in x), "rows": []}
+    report = report_of("public Triton kernels of Gated DeltaNet", a, fla=fla.__version__, rows=[])
 
     def add(row):
         report["rows"].append(row)
         print(row, flush=True)
-        with open(a.json, "w") as out:
-            json.dump(report, out, indent=1)
+        write_report(report, a.json)
 
     add(step(fused_recurrent_gated_delta_rule, 128, 16, 128, a.repeat))
     for size in SIZES:

@@ -7,9 +7,6 @@ handed over. With --assay this reference is itself compared with `assay eval` fi
 are those of the l2 norm of a whole tensor.
 """
 
-import argparse
-import datetime
-import json
 import os
 import subprocess
 import sys
@@ -18,7 +15,7 @@ import tempfile
 import torch
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cuda_plugin import Plugin
+from cuda_plugin import Plugin, bench_parser, report_of, write_report
 
 OUTPUTS, GRADIENTS = ("y", "h_final"), (*"qkvwfxab", "w_residual", "h0")
 
@@ -227,17 +224,12 @@ def large_state(plugin):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("plugin")
-    parser.add_argument("--json", required=True)
+    parser = bench_parser()
     parser.add_argument("--assay")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--commit", default="")
     a = parser.parse_args()
     plugin = Plugin(a.plugin)
-    report = {"command": " ".join(sys.argv), "commit": a.commit,
-              "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-              "card": torch.cuda.get_device_name(), "torch": torch.__version__, "cases": []}
+    report = report_of("CUDA kernels of m2rnn against the recurrence in fp64", a, cases=[])
     if a.assay:
         report["reference_against_assay_eval"] = against_oracle(a.assay)
         print("reference:", max(report["reference_against_assay_eval"].values()))
@@ -270,8 +262,7 @@ def main():
                  "same_bits_in_50_runs"):
         print(name, report[name])
         bad += report[name] is False
-    with open(a.json, "w") as out:
-        json.dump(report, out, indent=1)
+    write_report(report, a.json)
     sys.exit(1 if bad else 0)
 
 

@@ -7,9 +7,6 @@ backward computes the states again first, and so does the time given here. Error
 fp64 recurrence of cuda_m2rnn_accuracy.py.
 """
 
-import argparse
-import datetime
-import json
 import os
 import sys
 
@@ -17,6 +14,7 @@ import torch
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from cuda_m2rnn_accuracy import inputs, relative, truth
+from cuda_plugin import bench_parser, report_of, write_report
 
 SIZES = ((8, 4096, 16), (1, 16384, 64), (4, 4096, 84), (16, 2048, 84))
 
@@ -70,9 +68,7 @@ def errors(m2rnn, gate, dtype):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--json", required=True)
-    parser.add_argument("--commit", default="")
+    parser = bench_parser(plugin=False)
     parser.add_argument("--path")
     parser.add_argument("--times-only", action="store_true")
     a = parser.parse_args()
@@ -83,10 +79,7 @@ def main():
     except ImportError as problem:
         print(f"skipped: the package xma cannot be imported ({problem})")
         return 77
-    report = {"command": " ".join(sys.argv), "commit": a.commit,
-              "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-              "card": torch.cuda.get_device_name(), "torch": torch.__version__,
-              "times": [], "errors": []}
+    report = report_of("the public kernel of m2rnn", a, times=[], errors=[])
     for size in SIZES:
         report["times"].append(measure(m2rnn, *size))
         print(report["times"][-1], flush=True)
@@ -94,8 +87,7 @@ def main():
         for gate in ("sigmoid(normal)", "near 1"):
             report["errors"].append(errors(m2rnn, gate, dtype))
             print(report["errors"][-1], flush=True)
-    with open(a.json, "w") as out:
-        json.dump(report, out, indent=1)
+    write_report(report, a.json)
     return 0
 
 

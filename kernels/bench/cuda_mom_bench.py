@@ -7,16 +7,13 @@ beside it its update alone over the same rows, already in packed order: the diff
 dispatch and combination cost. Tokens and outputs are bf16 unless said otherwise.
 """
 
-import argparse
-import datetime
-import json
 import os
 import sys
 
 import torch
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cuda_plugin import Plugin, median_ms
+from cuda_plugin import Plugin, bench_parser, median_ms, report_of, write_report
 
 TABLE = {torch.bfloat16: "bf16", torch.float32: "fp32"}
 # operation, B, H, D, format of the state
@@ -121,11 +118,7 @@ def mixture(plugin, op, B, T, H, D, M, top_k, shared):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("plugin")
-    parser.add_argument("--json")
-    parser.add_argument("--commit", default="")
-    parser.add_argument("--repeat", type=int, default=20)
+    parser = bench_parser(repeat=20)
     parser.add_argument("--only", default="")
     parser.add_argument("--once", action="store_true", help="run once, for a profiler")
     arguments = parser.parse_args()
@@ -181,13 +174,8 @@ def main():
         report(row)
         del calls
     torch.cuda.synchronize()
-    if arguments.json:
-        with open(arguments.json, "w") as f:
-            json.dump({"what": "single steps and Mixture-of-Memories, median of graph replays",
-                       "card": torch.cuda.get_device_name(), "commit": arguments.commit,
-                       "date": datetime.date.today().isoformat(), "repeat": arguments.repeat,
-                       "command": "kernels/bench/cuda_mom_bench.py " + " ".join(
-                           a for a in sys.argv[1:] if "/" not in a), "rows": rows}, f, indent=1)
+    write_report(report_of("single steps and Mixture-of-Memories, median of graph replays",
+                           arguments, rows=rows), arguments.json)
 
 
 if __name__ == "__main__":

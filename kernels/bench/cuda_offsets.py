@@ -1,6 +1,6 @@
 """Tensors of more than 2^31 elements: do the CUDA kernels find all of them?
 
-usage: cuda_offsets.py PLUGIN.so [--json OUT] [--steps T]
+usage: cuda_offsets.py PLUGIN.so [--json OUT] [--commit ID] [--steps T]
 
 B = 1, T = 2^20, H = 16, K = V = 128 in bf16 has 2^31 elements, 4 GiB, in each of q, k, v and o. The
 case is run whole, and its last 256 steps are run once more alone, from the state that a run without
@@ -9,15 +9,13 @@ cotangents that only those steps see. A 32-bit offset reads or writes somewhere 
 25 GiB forward and 95 GiB with the gradients of mdn; what does not fit is skipped, and said so.
 """
 
-import argparse
-import json
 import os
 import sys
 
 import torch
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from cuda_plugin import Plugin
+from cuda_plugin import Plugin, bench_parser, report_of, write_report
 
 H, K, V, LAST = 16, 128, 128, 256
 GOAL = 1e-2  # relative l2 error; in each run states are operands in bf16
@@ -88,9 +86,7 @@ def compare(plugin, op, T, gradients):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("plugin")
-    parser.add_argument("--json")
+    parser = bench_parser()
     parser.add_argument("--steps", type=int, default=1 << 20)
     arguments = parser.parse_args()
     plugin, rows, bad = Plugin(arguments.plugin), [], False
@@ -107,10 +103,8 @@ def main():
             rows.append(row)
             print("ok   " if good else "WRONG", row, flush=True)
             torch.cuda.empty_cache()
-    if arguments.json:
-        with open(arguments.json, "w") as f:
-            json.dump({"what": "tensors of more than 2^31 elements, last steps against those alone",
-                       "card": torch.cuda.get_device_name(), "rows": rows}, f, indent=1)
+    write_report(report_of("tensors of more than 2^31 elements, last steps against those alone",
+                           arguments, rows=rows), arguments.json)
     return bad
 
 

@@ -1,6 +1,13 @@
-"""A kernel plug-in (kernels/abi/assay_kernel.h) called on PyTorch tensors."""
+"""A kernel plug-in (kernels/abi/assay_kernel.h) called on PyTorch tensors, and what the benches share:
+arguments, and what a report says of its making."""
 
+import argparse
 import ctypes as c
+import datetime
+import json
+import math
+import os
+import sys
 
 import torch
 
@@ -132,3 +139,41 @@ def median_ms(run, repeat, calls=1):
         end.synchronize()
         times.append(begin.elapsed_time(end))
     return sorted(times)[len(times) // 2] / calls
+
+
+def bench_parser(plugin=True, repeat=None):
+    """The arguments of every bench; with `repeat`, of those that take times."""
+    parser = argparse.ArgumentParser()
+    if plugin:
+        parser.add_argument("plugin")
+    parser.add_argument("--json", help="where to write the report")
+    parser.add_argument("--commit", default="", help="what the report says was measured")
+    if repeat:
+        parser.add_argument("--repeat", type=int, default=repeat)
+    return parser
+
+
+def report_of(what, arguments, **more):
+    """What a report begins with; the command is without paths."""
+    words = ["kernels/bench/" + os.path.basename(sys.argv[0])]
+    words += [a for a in sys.argv[1:] if "/" not in a]
+    begin = {"what": what, "card": torch.cuda.get_device_name(), "torch": torch.__version__,
+             "commit": arguments.commit, "date": datetime.date.today().isoformat(),
+             "command": " ".join(words)}
+    if hasattr(arguments, "repeat"):
+        begin["repeat"] = arguments.repeat
+    return {**begin, **more}
+
+
+def write_report(report, path, indent=1):
+    """Numbers that JSON has no word for are null."""
+    def clean(x):
+        if isinstance(x, dict):
+            return {n: clean(y) for n, y in x.items()}
+        if isinstance(x, (list, tuple)):
+            return [clean(y) for y in x]
+        return None if isinstance(x, float) and not math.isfinite(x) else x
+
+    if path:
+        with open(path, "w") as f:
+            json.dump(clean(report), f, indent=indent)

@@ -90,6 +90,50 @@ __device__ __forceinline__ void store_columns(const Columns<K / 8>& s, const Str
   }
 }
 
+/// What a warp of a block of `scan` or `reverse` has: a pair of warps for 16 columns of V of a head
+/// of a sequence.
+struct MdnWarp {
+  const MdnFast& f;
+  const MdnParams& p;
+  char* memory;
+  MdnSegment u;
+  int head, pair, lane, block_v0, v0;
+  std::int64_t chunks;
+
+  __device__ __forceinline__ MdnWarp(const MdnFast& fast, char* shared, int warp, int pairs)
+      : f(fast),
+        p(fast.p),
+        memory(shared),
+        u(segment_of(p, blockIdx.x / static_cast<unsigned>(p.H))),
+        head(static_cast<int>(blockIdx.x % static_cast<unsigned>(p.H))),
+        pair(warp % pairs),
+        lane(static_cast<int>(threadIdx.x & 31)),
+        block_v0(static_cast<int>(blockIdx.y) * 16 * pairs),
+        v0(block_v0 + 16 * pair),
+        chunks((u.length + kChunk - 1) / kChunk) {}
+
+  __device__ __forceinline__ std::int64_t place(std::int64_t chunk) const {
+    return (u.first_slot + chunk) * p.H + head;
+  }
+};
+
+/// A block: the first warp of each pair carries, the second helps, warps beyond the pairs supply.
+template <class Run, int pairs>
+__device__ __forceinline__ void run_warps(const MdnFast& f) {
+  ASSAY_SHARED_MEMORY(memory);
+  // The same in all lanes, as the compiler can tell: roles do not part within a warp.
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x >> 5), 0);
+  const Run run(f, memory, warp, pairs);
+  if (passes_over(run.p, run.u)) return;
+  if (warp < pairs) {
+    run.carry();
+  } else if (warp < 2 * pairs) {
+    run.help();
+  } else {
+    run.supply();
+  }
+}
+
 /// Where the states before and after a unit's part of its sequence are, or their cotangents: in the
 /// tensors of the call or, between windows, in marks.
 __device__ __forceinline__ std::int64_t place_before(const MdnParams& p, const MdnSegment& u) {

@@ -49,21 +49,13 @@ __device__ __forceinline__ void hand_over(float4* to, const Columns<tiles>& x, i
 }
 
 template <bool momentum, int K, int pairs>
-struct Reverse {
+struct Reverse : MdnWarp {
   using Memory = ReverseMemory<momentum, K, pairs>;
   static constexpr bool kHelpersFetch = Memory::kHelpersFetch;
   static constexpr int kSuppliers = 32 * pairs;
 
-  const MdnFast& f;
-  const MdnParams& p;
-  char* memory;
-  MdnSegment u;
-  int head = 0, block_v0 = 0, v0 = 0, pair = 0, lane = 0;
-  std::int64_t chunks = 0;
+  using MdnWarp::MdnWarp;
 
-  __device__ __forceinline__ std::int64_t place(std::int64_t chunk) const {
-    return (u.first_slot + chunk) * p.H + head;
-  }
   __device__ __forceinline__ char* stage(std::int64_t chunk) const {
     return memory + (chunk & 1) * Memory::kStage;
   }
@@ -292,26 +284,6 @@ struct Reverse {
   }
 };
 
-template <bool momentum, int K, int pairs>
-__device__ __forceinline__ void reverse_block(const MdnFast& f) {
-  ASSAY_SHARED_MEMORY(memory);
-  const unsigned unit = blockIdx.x, heads = f.p.H;
-  const int warp = threadIdx.x >> 5, pair = warp % pairs;
-  Reverse<momentum, K, pairs> run{f, f.p, memory, segment_of(f.p, unit / heads)};
-  run.head = static_cast<int>(unit % heads), run.pair = pair;
-  run.block_v0 = static_cast<int>(blockIdx.y) * 16 * pairs;
-  run.v0 = run.block_v0 + 16 * pair, run.lane = threadIdx.x & 31;
-  run.chunks = (run.u.length + kChunk - 1) / kChunk;
-  if (passes_over(f.p, run.u)) return;
-  if (warp < pairs) {
-    run.carry();
-  } else if (warp < 2 * pairs) {
-    run.help();
-  } else {
-    run.supply();
-  }
-}
-
 }  // namespace assay::cuda
 
 #define ASSAY_MDN_REVERSE(name, momentum, K, pairs)                                              \
@@ -319,7 +291,7 @@ __device__ __forceinline__ void reverse_block(const MdnFast& f) {
   __global__ void __launch_bounds__((ReverseMemory<momentum, K, pairs>::kThreads),               \
                                     1) mdn_reverse_kernel_                                       \
       ##name(const __grid_constant__ MdnFast f) {                                                \
-    reverse_block<momentum, K, pairs>(f);                                                        \
+    run_warps<Reverse<momentum, K, pairs>, pairs>(f);                                            \
   }                                                                                              \
   cudaError_t mdn_reverse_##name(const MdnFast& f, cudaStream_t stream) {                        \
     using Memory = ReverseMemory<momentum, K, pairs>;                                            \

@@ -33,21 +33,13 @@ struct ScanMemory {
 };
 
 template <bool momentum, int K>
-struct Scan {
+struct Scan : MdnWarp {
   using Memory = ScanMemory<momentum, K>;
   static constexpr bool kHelpersFetch = Memory::kHelpersFetch;
   static constexpr int kSuppliers = 32 * kPairs;
 
-  const MdnFast& f;
-  const MdnParams& p;
-  char* memory;
-  MdnSegment u;
-  int head = 0, block_v0 = 0, v0 = 0, pair = 0, lane = 0;
-  std::int64_t chunks = 0;
+  using MdnWarp::MdnWarp;
 
-  __device__ __forceinline__ std::int64_t place(std::int64_t chunk) const {
-    return (u.first_slot + chunk) * p.H + head;
-  }
   __device__ __forceinline__ MdnPlace chunk_place(std::int64_t chunk) const {
     MdnPlace at;
     const std::int64_t left = u.length - chunk * kChunk;
@@ -117,7 +109,7 @@ struct Scan {
     }
   }
 
-  __device__ __forceinline__ void carry_states() const {
+  __device__ __forceinline__ void carry() const {
     Columns<K / 8> S, M;
     const std::int64_t before = place_before(p, u);
     load_columns<K>(S, p.s0, before, head, v0, lane);
@@ -290,7 +282,7 @@ struct Scan {
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) all.next(*this, chunk);
   }
 
-  __device__ __forceinline__ void read_out() const {
+  __device__ __forceinline__ void help() const {
     Supply supply(*this);
     if (kHelpersFetch) supply.start(*this);
     for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -372,36 +364,13 @@ struct Scan {
   }
 };
 
-template <bool momentum, int K>
-__device__ __forceinline__ void scan_block(const MdnFast& f) {
-  ASSAY_SHARED_MEMORY(memory);
-  const MdnParams& p = f.p;
-  const unsigned unit = blockIdx.x, heads = p.H;
-  // The same in all lanes, as the compiler can tell: roles do not part within a warp.
-  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x >> 5), 0);
-  const int pair = warp % kPairs;
-  Scan<momentum, K> run{f, p, memory, segment_of(p, unit / heads)};
-  run.head = static_cast<int>(unit % heads), run.pair = pair;
-  run.block_v0 = static_cast<int>(blockIdx.y) * 16 * kPairs;
-  run.v0 = run.block_v0 + 16 * pair, run.lane = threadIdx.x & 31;
-  run.chunks = (run.u.length + kChunk - 1) / kChunk;
-  if (passes_over(p, run.u)) return;
-  if (warp < kPairs) {
-    run.carry_states();
-  } else if (warp < 2 * kPairs) {
-    run.read_out();
-  } else {
-    run.supply();
-  }
-}
-
 }  // namespace assay::cuda
 
 #define ASSAY_MDN_SCAN(name, momentum, K)                                                     \
   namespace assay::cuda {                                                                     \
   __global__ void __launch_bounds__((ScanMemory<momentum, K>::kThreads), 1) mdn_scan_kernel_  \
       ##name(const __grid_constant__ MdnFast f) {                                             \
-    scan_block<momentum, K>(f);                                                               \
+    run_warps<Scan<momentum, K>, kPairs>(f);                                                  \
   }                                                                                           \
   cudaError_t mdn_scan_##name(const MdnFast& f, cudaStream_t stream) {                        \
     using Memory = ScanMemory<momentum, K>;                                                   \

@@ -12,23 +12,7 @@ if ! nvidia-smi -L >/dev/null 2>&1; then
   echo "skipped: no NVIDIA GPU on this machine"
   exit 77
 fi
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-bad=0
-
-judge() {  # what to say, expected exit, command
-  local what=$1 expected=$2
-  shift 2
-  "$@" >"$work/out" 2>&1
-  local got=$?
-  if [ $got -eq "$expected" ]; then
-    echo "ok      $what"
-  else
-    bad=1
-    echo "FAILED  $what: exit $got, expected $expected"
-    tail -n 25 "$work/out"
-  fi
-}
+. "$(dirname "$0")/judge.sh"
 
 declared() {  # the plug-in's own model of a format, for cases that are made for it
   echo "{\"name\": \"cuda $1\", \"input\": \"$1\", \"operand\": \"$1\"," \

@@ -7,29 +7,7 @@
 # `reject` needs a plug-in with faults built in (ASSAY_MDN_FAULTS) and wants each to be found.
 set -u
 mode=$1 assay=$2 plugin=$3
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-bad=0
-
-case_file() {  # NAME, then arguments of gen
-  local name=$1
-  shift
-  "$assay" gen "$@" --out "$work/$name" >/dev/null || exit 2
-}
-judge() {  # what to say, case, model, expected exit
-  local quick=""
-  [ "$4" -eq 0 ] || quick=--quick  # one call shows the error
-  "$assay" check --case "$work/$2" --candidate "$plugin" --model "$3" --budget 120s \
-    --time-limit 120 $quick >"$work/out" 2>&1
-  local got=$?
-  if [ $got -eq "$4" ]; then
-    echo "ok      $1"
-  else
-    bad=1
-    echo "FAILED  $1: exit $got, expected $4"
-    tail -n 25 "$work/out"
-  fi
-}
+. "$(dirname "$0")/../judge.sh"
 
 # fp32 of any width, and bf16 on tensor cores: packed, shared heads, a tail, K and V apart.
 case_file mdn mdn --shape B=2,T=70,H=2,K=24,V=16,H.k=1,H.beta=1 --seed 21 --option qk_l2norm=true
@@ -45,24 +23,24 @@ case_file mdn_small_fast mdn --shape B=1,T=67,H=2,K=64,V=64,H.q=1,H.beta=1 --see
 
 if [ "$mode" != reject ]; then
   for name in mdn gdn delta; do
-    judge "$name in fp32" $name fp32 0
-    judge "$name in bf16 on tensor cores" ${name}_fast bf16 0
+    check "$name in fp32" $name fp32 0
+    check "$name in bf16 on tensor cores" ${name}_fast bf16 0
   done
   for name in mdn_windows gdn_fast; do
-    ASSAY_CUDA_RECOMPUTE=1 judge "$name, back a chunk at a time, recomputed" $name bf16 0
+    ASSAY_CUDA_RECOMPUTE=1 check "$name, back a chunk at a time, recomputed" $name bf16 0
   done
 fi
-if [ "$mode" != accept ]; then
+if [ "$mode" != accept ]; then  # one call shows an error
   for fault in gamma_diagonal_zeroed stale_second_state tail_chunk_decays decay_exclusive \
     eta_missing_in_state chunk_state_order carry_dropped dbeta_without_carry \
     dalpha_without_residual dmu_within_chunk dk_single_path final_cotangent_ignored \
     group_grad_last_head tail_unwritten scale_missing_in_dq; do
-    ASSAY_MDN_FAULT=$fault judge "mdn in fp32 with $fault is rejected" mdn_small fp32 1
+    ASSAY_MDN_FAULT=$fault check "mdn in fp32 with $fault is rejected" mdn_small fp32 1 --quick
   done
   for fault in gamma_diagonal_zeroed stale_second_state tail_chunk_decays decay_exclusive \
     dbeta_without_carry dalpha_without_residual dk_single_path final_cotangent_ignored \
     group_grad_last_head scale_missing_in_dq; do
-    ASSAY_MDN_FAULT=$fault judge "mdn in bf16 with $fault is rejected" mdn_small_fast bf16 1
+    ASSAY_MDN_FAULT=$fault check "mdn in bf16 with $fault is rejected" mdn_small_fast bf16 1 --quick
   done
 fi
 exit $bad

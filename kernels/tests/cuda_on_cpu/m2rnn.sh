@@ -7,41 +7,16 @@
 # `reject` needs a plug-in with faults built in (ASSAY_M2RNN_FAULTS) and wants each to be found.
 set -u
 mode=$1 assay=$2 plugin=$3
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-bad=0
+. "$(dirname "$0")/../judge.sh"
 
-case_file() {  # NAME, then arguments of gen
-  local name=$1
-  shift
-  "$assay" gen m2rnn --out "$work/$name" "$@" >/dev/null || exit 2
-}
-judge() {  # what to say, expected exit, command
-  local what=$1 expected=$2
-  shift 2
-  "$@" >"$work/out" 2>&1
-  local got=$?
-  if [ $got -eq "$expected" ]; then
-    echo "ok      $what"
-  else
-    bad=1
-    echo "FAILED  $what: exit $got, expected $expected"
-    tail -n 25 "$work/out"
-  fi
-}
-check() {  # what to say, case, model, expected exit, further options
-  judge "$1" "$4" "$assay" check --case "$work/$2" --candidate "$plugin" --model "$3" \
-    --budget 120s --time-limit 120 "${@:5}"
-}
-
-case_file wide --shape B=2,T=18,N=2,K=66,V=4,N.q=1 --seed 11 --dtype BF16
-case_file clipped --shape B=2,T=18,N=2,K=9,V=4 --seed 12 --dtype BF16 --option state_grad_clip=0.3125
+case_file wide m2rnn --shape B=2,T=18,N=2,K=66,V=4,N.q=1 --seed 11 --dtype BF16
+case_file clipped m2rnn --shape B=2,T=18,N=2,K=9,V=4 --seed 12 --dtype BF16 --option state_grad_clip=0.3125
 
 if [ "$mode" = accept ]; then
   for model in fp32 bf16 fp16; do
     dtype=$(case $model in fp32) echo F32 ;; bf16) echo BF16 ;; fp16) echo F16 ;; esac)
     for shape in B=2,T=20,N=2,K=40,V=16,N.q=1 B=1,T=18,N=2,K=20,V=30,N.w=1 B=1,T=3,N=1,K=130,V=33; do
-      case_file one --shape $shape --seed 13 --dtype "$dtype"
+      case_file one m2rnn --shape $shape --seed 13 --dtype "$dtype"
       # Repeated calls and properties once for each shape.
       check "m2rnn $shape in $model" one $model 0 $([ $model = bf16 ] || echo --quick)
     done

@@ -7,47 +7,34 @@
 # An error in the update under mom (ASSAY_MDN_FAULT, with a plug-in that has it) must be found.
 set -u
 assay=$1 plugin=$2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-bad=0 options=""
+. "$(dirname "$0")/../judge.sh"
+options=()
 
-judge() {  # what to say, model, expected exit
-  "$assay" check --case "$work/case" --candidate "$plugin" --model "$2" --budget 120s \
-    --time-limit 120 $options >"$work/out" 2>&1
-  local got=$?
-  if [ $got -eq "$3" ]; then
-    echo "ok      $1"
-  else
-    bad=1
-    echo "FAILED  $1: exit $got, expected $3"
-    tail -n 25 "$work/out"
-  fi
-}
 both() {  # model, then arguments of gen
   local model=$1
   shift
-  "$assay" gen "$@" --out "$work/case" >/dev/null || exit 2
-  judge "$* in $model" "$model" 0
-  ASSAY_CUDA_ON_CPU_ORDER=reverse judge "  from the last thread to the first" "$model" 0
+  case_file case "$@"
+  check "$* in $model" case "$model" 0 "${options[@]}"
+  ASSAY_CUDA_ON_CPU_ORDER=reverse check "  from the last thread to the first" case "$model" 0 \
+    "${options[@]}"
 }
 
 both fp32 mom_dispatch --shape B=3,T=300,M=5 --option top_k=3 --seed 31
 both fp32 mom_dispatch --shape B=2,T=512,M=5 --option top_k=2 --seed 41
 both fp32 mom_aux_loss --shape B=2,T=300,M=5 --seed 32
 both bf16 mdn_gates --shape B=2,T=70,H=3 --seed 33 --dtype BF16
-options=--no-grad  # a step has a kernel of its own when no gradients are asked for
+options=(--no-grad)  # a step has a kernel of its own when no gradients are asked for
 both fp32 gdn --shape B=3,T=1,H=2,K=20,V=70 --seed 34
 both bf16 mdn --shape B=2,T=2,H=2,K=128,V=64 --seed 35 --dtype BF16
 both fp32 mom --shape B=3,T=1,H=2,K=20,V=12,M=3 --seed 36
-options=""
+options=()
 both fp32 mom --shape B=3,T=1,H=2,K=20,V=12,M=3 --seed 36
 both fp32 mom --shape B=2,T=75,H=2,K=9,V=6,M=3 --option update=mdn --seed 37
 both fp32 mom --shape B=1,T=40,H=2,K=8,V=8,M=3,cu=0,3,3,40 --option top_k=1 --seed 38
 both bf16 mom --shape B=1,T=70,H=1,K=64,V=64,M=3 --seed 39 --dtype BF16
 ASSAY_CUDA_RECOMPUTE=1 both bf16 mom --shape B=1,T=70,H=1,K=64,V=64,M=3 --seed 39 --dtype BF16
-
 both fp32 mom --shape B=2,T=256,H=1,K=5,V=4,M=3 --option top_k=1 --seed 42
-"$assay" gen mom --shape B=1,T=40,H=1,K=8,V=6,M=2 --option update=mdn --out "$work/case" \
-  --seed 40 >/dev/null || exit 2
-ASSAY_MDN_FAULT=stale_second_state judge "an error in the update is rejected" fp32 1
+
+case_file case mom --shape B=1,T=40,H=1,K=8,V=6,M=2 --option update=mdn --seed 40
+ASSAY_MDN_FAULT=stale_second_state check "an error in the update is rejected" case fp32 1
 exit $bad
