@@ -21,7 +21,8 @@ namespace assay::cuda {
   X(final_cotangent_ignored)    \
   X(group_grad_last_head)       \
   X(tail_unwritten)             \
-  X(scale_missing_in_dq)
+  X(scale_missing_in_dq)        \
+  X(second_zero_missing)
 
 enum class MdnFault : int {
 #define ASSAY_MDN_FAULT_ENTRY(name) name,
