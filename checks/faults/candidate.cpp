@@ -87,10 +87,12 @@ class LocalCandidate : public Candidate {
   RunOptions run_options(ValidCase& c, bool gradients) const {
     RunOptions options;
     options.gradients = gradients;
+    // Faults at the edge of chunks need their length in the recurrent form too.
+    if (c.schema.find_option("chunk")) c.data.options["chunk"] = std::int64_t{model_.chunk};
     const std::vector<Form>& forms = c.schema.forms;
-    if (std::find(forms.begin(), forms.end(), model_.form) == forms.end()) return options;
-    options.form = model_.form;
-    if (model_.form != Form::recurrent) c.data.options["chunk"] = std::int64_t{model_.chunk};
+    if (std::find(forms.begin(), forms.end(), model_.form) != forms.end()) {
+      options.form = model_.form;
+    }
     return options;
   }
   template <class Real>
@@ -182,6 +184,10 @@ std::unique_ptr<Candidate> make_emulated_candidate(const std::string& spec) {
   emulation.order = order;
   emulation.fma = fma;
   return std::make_unique<EmulatedCandidate>(spec, model, emulation);
+}
+
+std::unique_ptr<Candidate> make_plain_candidate(const PrecisionModel& model) {
+  return std::make_unique<EmulatedCandidate>(model.name, model, emulation_of(model));
 }
 
 void register_emulated_candidates() {

@@ -18,6 +18,10 @@ std::unique_ptr<Candidate> make_fault_candidate(const std::string& id, const Pre
 /// there is one. All of them are correct. Takes what stands behind the colon; throws InputError.
 std::unique_ptr<Candidate> make_emulated_candidate(const std::string& spec);
 
+/// The reference in the arithmetic that `model` declares: what a fault candidate is without the
+/// fault.
+std::unique_ptr<Candidate> make_plain_candidate(const PrecisionModel& model);
+
 /// Makes both known to `open_candidate`; once, when a program starts.
 void register_emulated_candidates();
 

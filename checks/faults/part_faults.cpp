@@ -32,7 +32,7 @@ struct LocalStatistics : RmsnormTp {
     for (std::int64_t shard = 0; shard < c.size('P'); ++shard) {
       const std::int64_t at = shard * D;
       Real local = 0;
-      la::dot_add(local, D, in(x) + at, 1, in(x) + at, 1);
+      la::reduce_add(local, D, in(x) + at, in(x) + at);
       s[shard] = rms_scale(c, local, D);
       rms_forward(D, in(x) + at, in(weight) + at, s[shard], out(0) + at);
     }

@@ -20,7 +20,13 @@ void look_for_dirty_hands(Candidate& candidate, const ValidCase& c, const Precis
                           bool gradients, const JudgeRequest& judging, RunResult& result,
                           std::vector<std::string>& notes) {
   const HygieneReport report = examine_hygiene(candidate, c, gradients, model.atomics);
-  result.hygiene.insert(result.hygiene.end(), report.findings.begin(), report.findings.end());
+  for (const HygieneFinding& found : report.findings) {
+    const bool known =
+        std::any_of(result.hygiene.begin(), result.hygiene.end(), [&](const HygieneFinding& h) {
+          return h.kind == found.kind && h.tensor == found.tensor && h.detail == found.detail;
+        });
+    if (!known) result.hygiene.push_back(found);  // every call has what the first one has
+  }
   notes.insert(notes.end(), report.notes.begin(), report.notes.end());
   if (report.broken && report.broken->status != RunStatus::unsupported) {
     result.status = report.broken->status;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "reference/oracle/parallel.hpp"
+#include "reference/scalars/noisy.hpp"
 
 namespace assay {
 namespace {
@@ -23,7 +24,7 @@ std::vector<double> weights(const ExpectedTensor& e) {
 template <class Of>
 double root_mean_square(Of of, std::size_t first, std::size_t last) {
   double sums[2] = {};
-  for (std::size_t l = first; l < last; ++l) sums[l >> 2 & 1] += of(l) * of(l);
+  for (std::size_t l = first; l < last; ++l) sums[Noisy::alike(l)] += of(l) * of(l);
   const double half = static_cast<double>(last - first) / 2;
   return first == last ? 0 : std::sqrt(std::max(sums[0], sums[1]) / half);
 }
@@ -82,9 +83,9 @@ double FilterResult::significance() const {
 }
 
 Blame blame(const std::vector<FilterResult>& filters) {
-  constexpr double kSize = 0.25, kStandardErrors = 5;  // how far a fault may be from its own size
-  constexpr double kShare = 0.2, kNoise = 1.5;         // what may be left of the error
-  constexpr double kSame = 1.5;                        // how much more the same function may leave
+  constexpr double kSize = 0.1, kStandardErrors = 5;  // how far a fault may be from its own size
+  constexpr double kShare = 0.2, kNoise = 1.5;        // what may be left of the error
+  constexpr double kSame = 1.5;                       // how much more the same function may leave
   const auto fits = [&](const FilterResult& r) {
     if (!(r.significance() > kFilterThreshold)) return false;
     if (r.is_fault &&
@@ -100,11 +101,11 @@ Blame blame(const std::vector<FilterResult>& filters) {
   Blame result;
   if (!best) {
     // Coarse roundings agree with the reference's in part only.
-    constexpr double kFewest = 0.2, kLeastShare = 0.05;
+    constexpr double kFewest = 0.2, kMost = 1.25, kLeastShare = 0.05;
     for (const FilterResult& r : filters) {
       const bool partly = r.rounding && r.explained >= kLeastShare &&
                           r.significance() > kFilterThreshold && r.coefficient >= kFewest &&
-                          r.coefficient <= 1 + kSize;
+                          r.coefficient <= kMost;
       if (partly && (!best || r.explained > best->explained)) best = &r;
     }
     if (best) result.on.push_back(*best);

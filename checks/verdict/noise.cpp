@@ -289,7 +289,7 @@ Expectation expect(const ValidCase& given, const PrecisionModel& model,
       for (std::size_t l = 0; l < e.lanes.size(); ++l) {
         // Uniform, as the noise inside is only where there is little of it: where this is all there
         // is, the spread of z² must be right too.
-        const double uniform = next_uniform(l & 4 ? own : alike);
+        const double uniform = next_uniform(Noisy::alike(l) ? alike : own);
         e.lanes[l][i] += static_cast<float>((2 * uniform - 1) * size);
       }
     }

@@ -66,7 +66,12 @@ VerdictKind kind_of(RunStatus status) {
 std::string missing_or_misshapen(const Expectation& expectation, const RunResult& result) {
   for (const auto& [name, e] : expectation) {
     const Tensor<double>* given = result.find(name);
-    if (!given) return name + " was not returned";
+    if (!given) {
+      for (const HygieneFinding& h : result.hygiene) {
+        if (h.tensor == name && h.kind == "wrong shape") return name + " has shape " + h.detail;
+      }
+      return name + " was not returned";
+    }
     if (given->shape != e.shape) {
       return fmt::format("{} has shape {}, must be {}", name, shape_text(given->shape),
                          shape_text(e.shape));
@@ -314,6 +319,13 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
   if (request.exact) {
     judge_exactly(expectation, result, chunk, verdict);
     if (verdict.kind == VerdictKind::wrong) return verdict;
+  }
+  for (const auto& [name, dtype] : result.stored) {
+    const OutputSpec* out = c.schema.find_output(name);
+    if (is_integer(dtype) && !(out && out->integer)) {
+      verdict.notes.push_back(name + " was handed over as " + dtype_name(dtype) +
+                              ": whole numbers, judged as they are");
+    }
   }
   for (const auto& [name, dtype] : result.stored) {
     if (dtype != DType::F64 || model.output == NumberFormat::fp64) continue;

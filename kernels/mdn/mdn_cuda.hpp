@@ -49,6 +49,10 @@ struct MdnTable {
   std::int64_t longest = 0;  // no sequence has more steps
   Input k, v, alpha, mu, beta, eta;
   Input d_k, d_v;  // stored where the rows of k and v lie
+  /// Bit m of step t: d_k and d_v of its token are zero in memory m, and stored with the step's
+  /// own.
+  const std::uint32_t* zeros = nullptr;  // [T, zero_words], or null
+  int zero_words = 0;
 };
 
 struct MdnParams {

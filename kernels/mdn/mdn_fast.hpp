@@ -3,7 +3,8 @@
 //   prepare   a block per chunk and head: coefficients, W and T = (I + L)^-1 into a record
 //   scan      a warp per 16 columns of a state, through time: R = T (V - ᾱ K S + b' K M), O, states
 //   reverse   the same backward: d_X = T^T (W^T d_O + γ_C k̂ d_S - m_C k̂ d_M), cotangents of states
-//   local     a block per chunk and head: gradients of q, k, v, and of W, L and the coefficients
+//   local     a block per chunk and head: gradients of q, k, v, and of W, L and the coefficients;
+//             zeros of those of k and v, for memories that a token does not go to (mdn_zeros.cuh)
 //   last      blocks per head: what bf16 took from the cotangents of the last chunk's coefficients
 //   gates     a block per chunk and head: those of the coefficients to the gates, and to what those
 //             were made of

@@ -5,26 +5,27 @@
 namespace assay::cuda {
 
 // X(name)
-#define ASSAY_MDN_FAULT_LIST(X) \
-  X(none)                       \
-  X(gamma_diagonal_zeroed)      \
-  X(stale_second_state)         \
-  X(tail_chunk_decays)          \
-  X(decay_exclusive)            \
-  X(eta_missing_in_state)       \
-  X(chunk_state_order)          \
-  X(carry_dropped)              \
-  X(dbeta_without_carry)        \
-  X(dalpha_without_residual)    \
-  X(dmu_within_chunk)           \
-  X(dk_single_path)             \
-  X(final_cotangent_ignored)    \
-  X(group_grad_last_head)       \
-  X(tail_unwritten)             \
-  X(scale_missing_in_dq)        \
-  X(gate_floor_passes)          \
-  X(gate_bound_missing)         \
-  X(gate_parameters_first_chunk)
+#define ASSAY_MDN_FAULT_LIST(X)  \
+  X(none)                        \
+  X(gamma_diagonal_zeroed)       \
+  X(stale_second_state)          \
+  X(tail_chunk_decays)           \
+  X(decay_exclusive)             \
+  X(eta_missing_in_state)        \
+  X(chunk_state_order)           \
+  X(carry_dropped)               \
+  X(dbeta_without_carry)         \
+  X(dalpha_without_residual)     \
+  X(dmu_within_chunk)            \
+  X(dk_single_path)              \
+  X(final_cotangent_ignored)     \
+  X(group_grad_last_head)        \
+  X(tail_unwritten)              \
+  X(scale_missing_in_dq)         \
+  X(gate_floor_passes)           \
+  X(gate_bound_missing)          \
+  X(gate_parameters_first_chunk) \
+  X(second_zero_missing)
 
 enum class MdnFault : int {
 #define ASSAY_MDN_FAULT_ENTRY(name) name,

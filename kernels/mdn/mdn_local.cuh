@@ -9,6 +9,7 @@
 #pragma once
 
 #include "kernels/mdn/mdn_carry.cuh"
+#include "kernels/mdn/mdn_zeros.cuh"
 
 namespace assay::cuda {
 
@@ -415,6 +416,7 @@ struct Local {
 
   __device__ __forceinline__ void run() const {
     fetch();
+    store_zeros<K, V, kThreads>(p, at, thread);
     copy_wait<1>();
     __syncthreads();
     inner_products();

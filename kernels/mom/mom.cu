@@ -36,20 +36,28 @@ __device__ __forceinline__ char* packed_row(const MomField& f, std::int64_t row)
   return f.packed + row * f.heads * f.width * unit_of(f.dtype);
 }
 
-/// Copies a row of 16-byte pieces, by a warp.
-__device__ void copy_flat(const char* from, char* to, std::int64_t bytes) {
+/// Lanes of a warp that have a row together, and which of them this one is.
+struct Lanes {
+  int lane, count;
+};
+__device__ __forceinline__ Lanes whole_warp() { return {lane_of_warp(), 32}; }
+
+/// Copies a row of 16-byte pieces, or stores zeros where it comes from nowhere.
+__device__ void copy_flat(const char* from, char* to, std::int64_t bytes, Lanes of) {
   const std::int64_t pieces = bytes / 16;
-  for (std::int64_t first = lane_of_warp(); first < pieces; first += 32 * kInFlight) {
-    uint4 x[kInFlight];
+  for (std::int64_t first = of.lane; first < pieces; first += of.count * kInFlight) {
+    uint4 x[kInFlight] = {};
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-      if (first + 32 * i < pieces) {
-        x[i] = __ldcs(reinterpret_cast<const uint4*>(from) + first + 32 * i);
+      if (from && first + of.count * i < pieces) {
+        x[i] = __ldcs(reinterpret_cast<const uint4*>(from) + first + of.count * i);
       }
     }
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-      if (first + 32 * i < pieces) reinterpret_cast<uint4*>(to)[first + 32 * i] = x[i];
+      if (first + of.count * i < pieces) {
+        reinterpret_cast<uint4*>(to)[first + of.count * i] = x[i];
+      }
     }
   }
 }
@@ -60,7 +68,9 @@ __device__ void gather_row(const MomField& f, const Routing& r, std::int64_t tok
   const MomField::Side& side = of_shared ? f.shared : f.mem;
   char* to = packed_row(f, row);
   const int elements = f.heads * f.width, unit = unit_of(f.dtype);
-  if (side.flat) return copy_flat(row_of_token(side, r, token, memory), to, elements * unit);
+  if (side.flat) {
+    return copy_flat(row_of_token(side, r, token, memory), to, elements * unit, whole_warp());
+  }
   const char* from = side.tensor.data ? row_of_token(side, r, token, memory) : nullptr;
   const int repeat = f.heads / side.heads;
   for (int i = lane_of_warp(); i < elements; i += 32) {
@@ -82,73 +92,58 @@ __global__ void __launch_bounds__(kBlock) gather_kernel(const __grid_constant__ 
 }
 
 __device__ void scatter_row(const MomField& f, const Routing& r, std::int64_t token, int memory,
-                            std::int64_t row) {
+                            std::int64_t row, Lanes of) {
   const MomField::Side& side = memory == r.M ? f.shared : f.mem;
-  if (!side.tensor.data || f.is_there) return;
+  if (!side.tensor.data) return;
   char* to = row_of_token(side, r, token, memory);
-  const char* from = packed_row(f, row);
+  const char* from = row < 0 ? nullptr : packed_row(f, row);
   const int unit = unit_of(f.dtype);
-  if (side.flat) return copy_flat(from, to, f.heads * f.width * unit);
+  if (side.flat) return copy_flat(from, to, f.heads * f.width * unit, of);
   const int repeat = f.heads / side.heads;
-  for (int i = lane_of_warp(); i < side.heads * f.width; i += 32) {
+  for (int i = of.lane; i < side.heads * f.width; i += of.count) {
     const int h = i / f.width, column = i % f.width;
     float sum = 0;
-    for (int j = 0; j < repeat; ++j) {
+    for (int j = 0; from && j < repeat; ++j) {
       sum += load_element(from + ((h * repeat + j) * f.width + column) * unit, f.dtype);
     }
     store_element(to + h * side.tensor.head + column * side.tensor.column, side.tensor.dtype, sum);
   }
 }
 
-__global__ void __launch_bounds__(kBlock) scatter_kernel(const __grid_constant__ MomFields f) {
+/// `lanes` lanes for each token and memory, selected or not.
+__global__ void __launch_bounds__(kBlock)
+    scatter_kernel(const __grid_constant__ MomFields f, int lanes) {
   const Routing& r = f.routing;
-  for (std::int64_t at = first_warp(); at < r.rows(); at += warp_stride()) {
-    const std::int64_t token = at / r.slots();
-    const int memory = r.memory[at];
-    for (int i = 0; i < f.count; ++i) scatter_row(f.field[i], r, token, memory, r.row[at]);
+  const int R = r.R(), slots = r.slots(), each = kBlock / lanes;
+  const int thread = threadIdx.x;
+  const Lanes of{thread % lanes, lanes};
+  for (std::int64_t at = blockIdx.x * std::int64_t{each} + thread / lanes; at < r.tokens() * R;
+       at += std::int64_t{gridDim.x} * each) {
+    const std::int64_t token = at / R;
+    const int memory = static_cast<int>(at - token * R);
+    std::int64_t row = -1;
+    for (int j = 0; j < slots; ++j) {
+      if (r.memory[token * slots + j] == memory) row = r.row[token * slots + j];
+    }
+    for (int i = 0; i < f.count; ++i) scatter_row(f.field[i], r, token, memory, row, of);
   }
 }
 
-__device__ __forceinline__ void clear_row(const MomField& f, char* to) {
-  const MomField::Side& side = f.mem;
-  const int elements = side.heads * f.width;
-  if (side.flat) {
-    const int pieces = elements * unit_of(f.dtype) / 16;
-#pragma unroll 4
-    for (int i = lane_of_warp(); i < pieces; i += 32) {
-      reinterpret_cast<uint4*>(to)[i] = make_uint4(0, 0, 0, 0);
-    }
-    return;
-  }
-  for (int i = lane_of_warp(); i < elements; i += 32) {
-    const int h = i / f.width, column = i % f.width;
-    store_element(to + h * side.tensor.head + column * side.tensor.column, side.tensor.dtype, 0);
-  }
-}
-
-// Few warps with few registers, which find a place beside blocks of the update: stores do not wait,
-// and a warp per multiprocessor fills the memory's bandwidth.
-constexpr int kClearBlocks = 64, kClearRegisters = 32;
-
-/// A warp for each token.
-__global__ void __maxnreg__(kClearRegisters) clear_kernel(const __grid_constant__ MomFields f) {
-  const Routing& r = f.routing;
-  const int slots = r.slots(), lane = lane_of_warp();
-  for (std::int64_t token = blockIdx.x; token < r.tokens(); token += gridDim.x) {
-    const int* memory = r.memory + token * slots;
-    const std::int64_t b = token / r.T, t = token % r.T;
-    for (int m = 0; m < r.M; ++m) {
-      bool chosen = false;
-      for (int j = lane; j < r.top_k; j += 32) chosen = chosen || memory[j] == m;
-      if (__any_sync(0xffffffffu, chosen)) continue;
-      for (int i = 0; i < f.count; ++i) {
-        const MomField::Side& side = f.field[i].mem;
-        if (!side.tensor.data) continue;
-        clear_row(f.field[i], side.tensor.data + b * side.tensor.batch + t * side.tensor.time +
-                                  m * side.to_memory);
-      }
+/// A power of two: as many as the widest row has pieces, or a warp.
+int lanes_to_scatter(const MomFields& f) {
+  std::int64_t widest = 1;
+  for (int i = 0; i < f.count; ++i) {
+    const MomField& field = f.field[i];
+    for (const MomField::Side* side : {&field.mem, &field.shared}) {
+      const std::int64_t elements = std::int64_t{side->heads} * field.width;
+      const bool flat = side->flat;
+      if (!side->tensor.given) continue;
+      widest = std::max(widest, flat ? elements * bytes_of(field.dtype) / 16 : elements);
     }
   }
+  int lanes = 1;
+  while (lanes < 32 && lanes < widest) lanes *= 2;
+  return lanes;
 }
 
 // ---- What is read ------------------------------------------------------------------------------
@@ -322,14 +317,10 @@ cudaError_t gather(const MomFields& f, cudaStream_t stream) {
 
 cudaError_t scatter(const MomFields& f, cudaStream_t stream) {
   if (f.count == 0) return cudaSuccess;
-  return launch(scatter_kernel, dim3(warp_blocks(f.routing.rows())), kBlock, 0, stream, f);
-}
-
-cudaError_t clear(const MomFields& f, cudaStream_t stream) {
-  if (f.count == 0) return cudaSuccess;
-  const auto blocks =
-      static_cast<unsigned>(std::min<std::int64_t>(f.routing.tokens(), kClearBlocks));
-  return launch(clear_kernel, dim3(blocks), 32, 0, stream, f);
+  const int lanes = lanes_to_scatter(f);
+  const std::int64_t each = kBlock / lanes, rows = f.routing.tokens() * f.routing.R();
+  const std::int64_t blocks = std::min<std::int64_t>((rows + each - 1) / each, 1 << 20);
+  return launch(scatter_kernel, dim3(static_cast<unsigned>(blocks)), kBlock, 0, stream, f, lanes);
 }
 
 cudaError_t combine(const MomSum& s, cudaStream_t stream) {

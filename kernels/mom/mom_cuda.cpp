@@ -14,7 +14,6 @@
 #include "kernels/common/cuda/call_checks.hpp"
 #include "kernels/common/cuda/kernels.hpp"
 #include "kernels/common/cuda/router_call.hpp"
-#include "kernels/common/cuda/side_stream.hpp"
 #include "kernels/common/cuda/workspace.hpp"
 #include "kernels/common/fast_weight_tensors.hpp"
 #include "kernels/mdn/mdn_ops.hpp"
@@ -401,6 +400,16 @@ bool is_stored_by_token(const Source& s, const Plan& plan) {
          s.d_mem->dtype == DType::bf16 && s.d_mem->shape[3] == plan.binding.H;
 }
 
+/// Gradients of k and v are mostly zeros, as many bytes as the update moves in a pass: it stores
+/// them by the way, since it waits more than it moves.
+void plan_zeros(Plan& plan, Workspace& memory) {
+  const bool any = std::any_of(plan.source, plan.source + plan.sources,
+                               [&](const Source& s) { return is_stored_by_token(s, plan); });
+  if (!any || plan.routing.top_k == plan.routing.M) return;
+  take_zeros(plan.routing, memory);
+  plan.table.zeros = plan.routing.zeros, plan.table.zero_words = plan.routing.zero_words();
+}
+
 /// Whether the update looks up rows: those of its tensor core kernels.
 bool reads_by_table(const Call& call, const Plan& plan) {
   const View* d_o = find_view(call.cotangents, "d_", "o");
@@ -514,13 +523,12 @@ void plan_fields(Plan& plan, Workspace& memory) {
     static thread_local char names[kMomFields][16];
     std::snprintf(names[i], sizeof names[i], "d_%s", s.name());
     if (is_stored_by_token(s, plan)) {
-      d.is_there = true;
       MdnTable::Input* input = s.spec->slot == Slot::k ? &plan.table.d_k : &plan.table.d_v;
       plan.gradients.add(found_view(names[i], s.d_mem, s.d_shared, s, rows, H, input));
-    } else {
-      take(d);
-      plan.gradients.add(packed_view(names[i], d, rows, has_width));
+      continue;
     }
+    take(d);
+    plan.gradients.add(packed_view(names[i], d, rows, has_width));
     if (s.spec->slot == Slot::q) {
       plan.d_query.packed = d.packed, plan.d_query.dtype = d.dtype;
       plan.d_query.out = d.mem.tensor;
@@ -579,6 +587,7 @@ Outcome make_plan(const Call& call, void* memory, Plan& plan) {
       plan.table.token = token;
       plan.table.memories = plan.routing.R(), plan.table.shared = plan.routing.shared;
       plan.table.longest = plan.routing.T;
+      plan_zeros(plan, pieces);
     }
     plan_fields(plan, pieces);
     plan_read_out(call, plan, pieces);
@@ -598,17 +607,8 @@ Outcome plan_mom(const Call& call, std::size_t* bytes) {
 
 // ---- The run -----------------------------------------------------------------------------------
 
-/// Most of the gradients of memories are zeros, as many bytes as the update moves in a pass: those
-/// are stored while it runs, which waits more than it moves.
-cudaError_t start_zeros(const Plan& plan, SideStream& side) {
-  if (plan.scattered.count == 0 || plan.routing.top_k == plan.routing.M) return cudaSuccess;
-  const cudaError_t e = side.fork();
-  return e == cudaSuccess ? clear(plan.scattered, side.stream()) : e;
-}
-
-cudaError_t before_update(const Plan& plan, SideStream& side, cudaStream_t stream) {
+cudaError_t before_update(const Plan& plan, cudaStream_t stream) {
   cudaError_t e = route(plan.routing, stream);
-  if (e == cudaSuccess) e = start_zeros(plan, side);
   if (e == cudaSuccess) e = dispatch(plan.routing, stream);
   if (e == cudaSuccess) e = gather(plan.gathered, stream);
   if (e == cudaSuccess && plan.spreads) e = spread(plan.read_out, stream);
@@ -646,8 +646,7 @@ RunOutcome run_mom(const Call& call, cudaStream_t stream) {
     out.error = run_step(plan, stream);
     return out;
   }
-  SideStream side(stream);
-  out.error = before_update(plan, side, stream);
+  out.error = before_update(plan, stream);
   if (out.error != cudaSuccess) return out;
   if (plan.inner.outputs.count + plan.inner.gradients.count > 0) {
     out = plan.by_table ? run_mdn(plan.update.spec, plan.inner, stream, &plan.table)
@@ -655,8 +654,6 @@ RunOutcome run_mom(const Call& call, cudaStream_t stream) {
     if (out.refusal.status != Status::ok || out.error != cudaSuccess) return out;
   }
   out.error = after_update(plan, stream);
-  const cudaError_t joined = side.join();
-  if (out.error == cudaSuccess) out.error = joined;
   return out;
 }
 

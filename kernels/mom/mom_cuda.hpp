@@ -29,8 +29,7 @@ struct MomField {
   char* packed = nullptr;  // [rows, heads, width]
   DType dtype = DType::f32;
   int heads = 1, width = 1;
-  float missing = 1;      // of a side that is not there
-  bool is_there = false;  // a gradient of which the selected rows already lie at their tokens
+  float missing = 1;  // of a side that is not there
 };
 
 inline constexpr int kMomFields = 7;  // q, k, v, alpha, beta, mu, eta
@@ -41,13 +40,11 @@ struct MomFields {
   int count = 0;
 };
 
-/// Every packed row from its token and memory, and the other way round. Heads of a side that are
-/// fewer than the packed ones are repeated, and summed.
+/// Every packed row from its token and memory, and the other way round with zeros for memories
+/// that were not selected. Heads of a side that are fewer than the packed ones are repeated, and
+/// summed.
 cudaError_t gather(const MomFields& f, cudaStream_t stream);
 cudaError_t scatter(const MomFields& f, cudaStream_t stream);
-/// Zeros for the memories that were not selected, and nothing else: needs `route` alone, and may
-/// run beside whatever stores the other rows.
-cudaError_t clear(const MomFields& f, cudaStream_t stream);
 
 /// out [token, width] = Σ over slots of packed [row, width], times the weight of the slot if
 /// `weighted`. Rows are routing.row, or token by token where there is none. No gaps in `out`.

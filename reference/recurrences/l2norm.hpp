@@ -20,7 +20,7 @@ void l2norm_rows(std::int64_t rows, std::int64_t K, const Real& eps, Real* x, Re
   for (std::int64_t r = 0; r < rows; ++r) {
     Real* row = x + r * K;
     Real sum = eps;
-    la::dot_add(sum, K, row, 1, row, 1);
+    la::reduce_add(sum, K, row, row);
     if (fn::is_zero(sum)) {
       throw InputError("tensor '" + name +
                        "': a zero vector cannot be L2-normalised with l2norm_eps 0");
@@ -36,7 +36,7 @@ void l2norm_rows_adjoint(std::int64_t rows, std::int64_t K, const Real* y, const
                          Real* d) {
   for (std::int64_t r = 0; r < rows; ++r) {
     Real along = 0;
-    la::dot_add(along, K, y + r * K, 1, d + r * K, 1);
+    la::reduce_add(along, K, y + r * K, d + r * K);
     for (std::int64_t i = 0; i < K; ++i) {
       d[r * K + i] = (d[r * K + i] - y[r * K + i] * along) / norms[r];
     }

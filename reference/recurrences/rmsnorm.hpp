@@ -76,7 +76,7 @@ struct Rmsnorm : StepOperation<Rmsnorm> {
                    Real* s) {
     const std::int64_t D = c.size('D');
     Real sum = 0;
-    la::dot_add(sum, D, in(x), 1, in(x), 1);
+    la::reduce_add(sum, D, in(x), in(x));
     *s = rms_scale(c, sum, D);
     rms_forward(D, in(x), in(weight), *s, out(0));
   }

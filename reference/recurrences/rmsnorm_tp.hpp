@@ -36,7 +36,7 @@ struct RmsnormTp : StepOperation<RmsnormTp> {
     Real reduced = 0;
     for (std::int64_t shard = 0; shard < P; ++shard) {
       Real local = 0;
-      la::dot_add(local, D, in(x) + shard * D, 1, in(x) + shard * D, 1);
+      la::reduce_add(local, D, in(x) + shard * D, in(x) + shard * D);
       reduced += local;
     }
     *s = rms_scale(c, reduced, P * D);

@@ -22,6 +22,9 @@ struct GenericKernels {
   static void dot_sub(Real& acc, long n, const Real* x, long incx, const Real* y, long incy) {
     for (long i = 0; i < n; ++i) Functions<Real>::mul_sub(acc, x[i * incx], y[i * incy]);
   }
+  static void reduce_add(Real& acc, long n, const Real* x, const Real* y) {
+    K::dot_add(acc, n, x, 1, y, 1);
+  }
   static void axpy(long n, const Real& a, const Real* x, Real* y) {
     for (long i = 0; i < n; ++i) Functions<Real>::mul_add(y[i], a, x[i]);
   }
@@ -81,6 +84,13 @@ void dot_add(Real& acc, long n, const Real* x, long incx, const Real* y, long in
 template <class Real>
 void dot_sub(Real& acc, long n, const Real* x, long incx, const Real* y, long incy) {
   Kernels<Real>::dot_sub(acc, n, x, incx, y, incy);
+}
+
+// acc += sum_i x_i y_i, outside of any matrix product: the norm of a row and the like. An
+// arithmetic that casts the operands of products casts none here.
+template <class Real>
+void reduce_add(Real& acc, long n, const Real* x, const Real* y) {
+  Kernels<Real>::reduce_add(acc, n, x, y);
 }
 
 // y += a x, with y[n], x[n]

@@ -37,7 +37,7 @@ void Noisy::add_sum_noise(double term) {
                             model.same_seed;
   const detail::NoiseDraw same = draw_of(key), other(detail::noise_bits());
   const double size = bound * kUniform + model.tiny;
-  for (int i = 0; i < kLanes; ++i) d[i] += size * (i & 4 ? other[i] : same[i]);
+  for (int i = 0; i < kLanes; ++i) d[i] += size * (Noisy::alike(i) ? same : other)[i];
 }
 
 namespace la {
@@ -46,11 +46,11 @@ namespace {
 // AVX2 without FMA: the same operations in the same order as the baseline, so the same bits.
 #define ASSAY_CLONES __attribute__((target_clones("avx2", "default")))
 
-/// Is x exactly a number of the operand format?
-bool representable(double x, int bits) {
+/// The number of `bits` bits nearest to x.
+double nearest(double x, int bits) {
   int exponent;
   const double scaled = std::ldexp(std::frexp(x, &exponent), bits);
-  return scaled == std::nearbyint(scaled);
+  return std::ldexp(std::nearbyint(scaled), exponent - bits);
 }
 
 // A bias is the same everywhere in a lane, so that it adds up as a real one does; over the lanes
@@ -92,7 +92,7 @@ struct Source {
     for (int i = 0; i < Noisy::kLanes; ++i) {
       const double da = a.d[i] + cast_a.error[i], db = b.d[i] + cast_b.error[i];
       acc.d[i] += sign * (b.v * da + (a.v + da) * db) +
-                  (signed_size * (i & 4 ? other[i] : same[i]) + shift * kGains[i]);
+                  (signed_size * (Noisy::alike(i) ? same : other)[i] + shift * kGains[i]);
     }
   }
   [[gnu::always_inline]] detail::NoiseDraw next() {
@@ -121,10 +121,14 @@ struct Source {
       }
       return c;
     }
-    if (half > model.operand_tiny && noise < half && representable(x.v, model.operand_bits)) {
-      // The candidate's value is close to a number of the format and becomes that number: the cast
-      // takes its error away. Another form may not cast it, so half of the lanes keep theirs.
-      for (int i = 0; i < Noisy::kLanes; ++i) c.error[i] = i & 2 ? -x.d[i] : 0;
+    if (half > model.operand_tiny && noise < half && nearest(x.v, model.operand_bits) == x.v) {
+      // The candidate's value is close to a number of the format and becomes that number, or one
+      // beside it: below a power of two they are half as far apart. Another form may not cast it,
+      // so half of the lanes keep their error.
+      for (int i = 0; i < Noisy::kLanes; ++i) {
+        const double own = x.v + x.d[i];
+        c.error[i] = i & 2 ? nearest(own, model.operand_bits) - own : 0;
+      }
       return c;
     }
     const std::uint64_t half_spacings = ~std::uint64_t{0} << (52 - model.operand_bits);
@@ -135,12 +139,16 @@ struct Source {
     const auto other = next();
     // What a lane casts is its own value, errors included, once they are not far below the spacing.
     if (noise > half / 8) {
-      for (int i = 0; i < 4; ++i) c.error[i] = error * drawn(x.v + x.d[i])[i];
+      for (int i = 0; i < Noisy::kLanes; ++i) {
+        if (Noisy::alike(i)) c.error[i] = error * drawn(x.v + x.d[i])[i];
+      }
     } else {
       const auto same = drawn(x.v);
-      for (int i = 0; i < 4; ++i) c.error[i] = error * same[i];
+      for (int i = 0; i < Noisy::kLanes; ++i) c.error[i] = error * same[i];
     }
-    for (int i = 4; i < Noisy::kLanes; ++i) c.error[i] = error * other[i];
+    for (int i = 0; i < Noisy::kLanes; ++i) {
+      if (!Noisy::alike(i)) c.error[i] = error * other[i];
+    }
     return c;
   }
 };
@@ -191,14 +199,15 @@ struct Sum {
     const auto same = draw_of(std::bit_cast<std::uint64_t>(std::fabs(total)) ^ source.run);
     const double signed_size = std::copysign(size, total);
     for (int i = 0; i < Noisy::kLanes; ++i) {
-      acc.d[i] += signed_size * (i & 4 ? other[i] : same[i]) + shift * kGains[i];
+      acc.d[i] += signed_size * (Noisy::alike(i) ? same : other)[i] + shift * kGains[i];
     }
   }
 };
 
 ASSAY_CLONES void dot(Noisy& acc, long n, const Noisy* x, long incx, const Noisy* y, long incy,
-                      double sign) {
+                      double sign, bool may_cast = true) {
   Source source;
+  source.casts = source.casts && may_cast;
   Sum sum;
   for (long i = 0; i < n; ++i) {
     const Noisy &a = x[i * incx], &b = y[i * incy];
@@ -241,6 +250,9 @@ void Kernels<Noisy>::dot_add(Noisy& acc, long n, const Noisy* x, long incx, cons
 void Kernels<Noisy>::dot_sub(Noisy& acc, long n, const Noisy* x, long incx, const Noisy* y,
                              long incy) {
   dot(acc, n, x, incx, y, incy, -1);
+}
+void Kernels<Noisy>::reduce_add(Noisy& acc, long n, const Noisy* x, const Noisy* y) {
+  dot(acc, n, x, 1, y, 1, 1, false);
 }
 void Kernels<Noisy>::gemv_t_add(long rows, long cols, const Noisy* S, const Noisy* x, Noisy* out) {
   gemv_t(rows, cols, S, x, out, 1);

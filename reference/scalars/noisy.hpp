@@ -136,6 +136,9 @@ class NoiseScope {
 class Noisy {
  public:
   static constexpr int kLanes = 8;
+  /// Equal values are rounded alike, as real ones are, in half of the lanes of every evaluation;
+  /// in the others all roundings are independent, because a last bit may make the difference.
+  static constexpr bool alike(std::size_t lane) { return lane % kLanes < kLanes / 2; }
 
   double v = 0;
   std::array<double, kLanes> d{};
@@ -144,8 +147,8 @@ class Noisy {
   template <std::integral Integer>
   Noisy(Integer n) : v(static_cast<double>(n)) {}  // NOLINT: implicit by contract
 
-  /// Adds one rounding site: uniform in ±bound. Equal results are rounded alike and opposite ones
-  /// in opposite directions, in half of the lanes: what is equal but for its last bits may not be.
+  /// Adds one rounding site: uniform in ±bound. In lanes that round alike, opposite results are
+  /// rounded in opposite directions.
   void add_noise(double bound) {
     constexpr double kUniform = 0.57735026918962576;  // 1/√3
     const NoiseModel& model = detail::tls_noise.model;
@@ -157,12 +160,13 @@ class Noisy {
                    ? other
                    : detail::draw_of(std::bit_cast<std::uint64_t>(std::fabs(v)) ^ model.same_seed);
     const double signed_size = std::copysign(size, v);
-    for (int i = 0; i < kLanes; ++i) d[i] += signed_size * (i & 4 ? other[i] : same[i]);
+    for (int i = 0; i < kLanes; ++i) d[i] += signed_size * (alike(i) ? same : other)[i];
   }
-  /// The rounding of this = x·(1 ± gap), u < gap < ∛u. A state that a gate near 1 multiplies step
+  /// The rounding of this = x·(1 ± gap), u <= gap < ∛u. A state that a gate near 1 multiplies step
   /// after step moves by gap/u spacings each time; what is left over after rounding changes by
   /// gap²/u, which may be near a whole number, and that again by gap³/u: the same error may come
-  /// n = √(u/gap³) times in a row, which independent errors of √n times the size add up to.
+  /// n = √(u/gap³) times in a row, which independent errors of √n times the size add up to. At
+  /// gap = u it is lost or doubled in every step.
   void add_lasting_noise(double gap);
   void add_sum_noise(double term);
   /// What is rounded: where values cancel to nothing, the errors that are left.
@@ -191,7 +195,7 @@ class Noisy {
     if (size == 0) return r;
     const double u = detail::tls_noise.model.elementwise;
     const double gap = std::min(std::fabs(1 - std::fabs(a.v)), std::fabs(1 - std::fabs(b.v)));
-    if (gap > u && gap * gap * gap < u) {
+    if (gap >= u && gap * gap * gap < u) {
       r.add_lasting_noise(gap);
     } else {
       r.add_noise(u * size);
@@ -347,6 +351,7 @@ template <>
 struct Kernels<Noisy> : GenericKernels<Noisy, Kernels<Noisy>> {
   static void dot_add(Noisy& acc, long n, const Noisy* x, long incx, const Noisy* y, long incy);
   static void dot_sub(Noisy& acc, long n, const Noisy* x, long incx, const Noisy* y, long incy);
+  static void reduce_add(Noisy& acc, long n, const Noisy* x, const Noisy* y);
   static void gemv_t_add(long rows, long cols, const Noisy* S, const Noisy* x, Noisy* out);
   static void gemv_t_sub(long rows, long cols, const Noisy* S, const Noisy* x, Noisy* out);
   static void ger_add(long rows, long cols, const Noisy* x, const Noisy* y, Noisy* S);

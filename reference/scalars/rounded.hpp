@@ -168,6 +168,7 @@ namespace la {
 // work (axpy, scale) stays in the working format.
 template <>
 struct Kernels<Rounded> : GenericKernels<Rounded, Kernels<Rounded>> {
+  static void reduce_add(Rounded& acc, long n, const Rounded* x, const Rounded* y);
   static void dot_add(Rounded& acc, long n, const Rounded* x, long incx, const Rounded* y,
                       long incy);
   static void dot_sub(Rounded& acc, long n, const Rounded* x, long incx, const Rounded* y,

@@ -72,6 +72,13 @@ void Kernels<Rounded>::dot_add(Rounded& acc, long n, const Rounded* x, long incx
   sum_products(e, 1, acc, n, x, incx, y, incy);
 }
 
+void Kernels<Rounded>::reduce_add(Rounded& acc, long n, const Rounded* x, const Rounded* y) {
+  Emulation e = working_emulation();
+  e.casts = false;
+  if (plain(e)) return Generic::dot_add(acc, n, x, 1, y, 1);
+  sum_products(e, 1, acc, n, x, 1, y, 1);
+}
+
 void Kernels<Rounded>::dot_sub(Rounded& acc, long n, const Rounded* x, long incx, const Rounded* y,
                                long incy) {
   const Emulation& e = working_emulation();

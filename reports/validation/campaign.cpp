@@ -56,6 +56,40 @@ struct Judged {
   std::map<std::string, DType> stored;  // for results handed over in these dtypes
 };
 
+/// Its own direction as the error, without any rounding.
+double effect_of_formula(const Direction& direction, const Expectation& expectation) {
+  ErrorTensors error;
+  for (const auto& [name, e] : expectation) {
+    const auto found = direction.d.find(name);
+    error[name] = found != direction.d.end() ? found->second : std::vector<double>(e.truth.size());
+  }
+  return matched_filters(expectation, error, {direction}, {}, 1)[0].significance() /
+         kFilterThreshold;
+}
+
+double effect_of_rounding(const CheckCase& c, const PrecisionModel& model, const RunResult& result,
+                          const Expectation& expectation) {
+  const RunResult plain = make_plain_candidate(model)->run(c.valid, true);
+  double most = 0;
+  for (const auto& [name, e] : expectation) {
+    const Tensor<double>*with = result.find(name), *without = plain.find(name);
+    if (!with || !without) continue;
+    double squares = 0, count = 0;
+    for (std::size_t i = 0; i < e.sigma.size(); ++i) {
+      if (!(e.sigma[i] > 0) || !std::isfinite(e.sigma[i])) continue;
+      const double wrong = (with->data[i] - e.truth[i]) / e.sigma[i];
+      const double right = (without->data[i] - e.truth[i]) / e.sigma[i];
+      squares += wrong * wrong - right * right;
+      count += 1;
+    }
+    if (!(squares > 0)) continue;
+    // Of n independent errors the sum of squares is n ± √(2n), in σ².
+    const double change = squares / count, stands_out = change * std::sqrt(e.independent / 2);
+    most = std::max(most, std::min(std::sqrt(change), stands_out / kFilterThreshold));
+  }
+  return most;
+}
+
 void try_fault_on(const CheckCase& c, const std::string& id, const PrecisionModel& preset,
                   const std::vector<Direction>& known, std::optional<Judged>& shared,
                   JudgeRequest judging, KillRow& row) {
@@ -70,18 +104,12 @@ void try_fault_on(const CheckCase& c, const std::string& id, const PrecisionMode
   const Expectation& expectation = shared->expectation;
   judging.known = &known;
   const Verdict verdict = judge(c.valid, model, result, judging, expectation);
-  // How visible is it at all? Its own direction as the error, without any rounding.
   const auto direction =
       std::find_if(known.begin(), known.end(), [&](const Direction& d) { return d.id == id; });
   if (direction != known.end()) {
-    ErrorTensors error;
-    for (const auto& [name, e] : expectation) {
-      const auto found = direction->d.find(name);
-      error[name] =
-          found != direction->d.end() ? found->second : std::vector<double>(e.truth.size());
-    }
-    const auto seen = matched_filters(expectation, error, {*direction}, {}, 1);
-    row.visible = std::max(row.visible, seen[0].significance());
+    row.effect =
+        std::max(row.effect, direction->rounding ? effect_of_rounding(c, model, result, expectation)
+                                                 : effect_of_formula(*direction, expectation));
   }
   if (!is_finding(verdict.kind)) return;
   ++row.killed;
@@ -102,33 +130,52 @@ void try_fault_on(const CheckCase& c, const std::string& id, const PrecisionMode
   }
 }
 
-/// Every fault on the first cases that can show it, and on further ones until it is rejected.
-std::vector<KillRow> try_faults(const Operation& operation, const std::string& model_name,
-                                const CampaignRequest& request) {
-  PrecisionModel preset = preset_model(model_name);
-  preset.chunk = kChunk;
-  std::vector<KillRow> rows;
-  for (const Fault* fault : faults())
-    rows.push_back({fault->info().id, operation.name(), model_name});
+/// The faults that `wants` one more case, on the cases of `check` with chunks of that length.
+template <class Wants>
+void try_cases(const Operation& operation, PrecisionModel preset, int chunk,
+               const CampaignRequest& request, std::vector<KillRow>& rows, Wants wants) {
+  preset.chunk = chunk;
   JudgeRequest judging;
   judging.seed = request.seed;
-  for (const CheckCase& c : check_cases(operation, preset, request.seed)) {
+  for (CheckCase& c : check_cases(operation, preset, request.seed)) {
     if (c.exact) continue;
-    if (StopSignal::received() != 0) {
-      // What was not rejected yet might have been.
-      std::erase_if(rows, [](const KillRow& row) { return row.killed == 0; });
-      return rows;
+    if (StopSignal::received() != 0) return;
+    if (c.valid.schema.find_option("chunk")) {
+      c.valid.data.options["chunk"] = std::int64_t{chunk};
     }
     std::vector<Direction> known;
     std::optional<Judged> shared;
     for (std::size_t f = 0; f < rows.size(); ++f) {
-      if (rows[f].cases >= kCasesPerFault && rows[f].killed > 0) continue;
-      if (!faults()[f]->applies(c.valid)) continue;
+      if (!wants(rows[f]) || !faults()[f]->applies(c.valid)) continue;
       if (known.empty()) known = directions(c.valid, preset, true, 1);
       try_fault_on(c, rows[f].fault, preset, known, shared, judging, rows[f]);
     }
   }
-  std::erase_if(rows, [](const KillRow& row) { return row.cases == 0; });
+}
+
+/// Every fault on the first cases that can show it, and on further ones until it is rejected; where
+/// short chunks leave too few, as in operations without chunks, on those of `check` as they are.
+std::vector<KillRow> try_faults(const Operation& operation, const std::string& model_name,
+                                const CampaignRequest& request) {
+  const PrecisionModel preset = preset_model(model_name);
+  std::vector<KillRow> rows;
+  for (const Fault* fault : faults())
+    rows.push_back({fault->info().id, operation.name(), model_name});
+  try_cases(operation, preset, kChunk, request, rows,
+            [](const KillRow& row) { return row.cases < kCasesPerFault || row.killed == 0; });
+  std::vector<std::string> starved;
+  for (const KillRow& row : rows) {
+    if (row.cases > 0 && row.cases < kCasesPerFault && row.killed == 0)
+      starved.push_back(row.fault);
+  }
+  if (!starved.empty()) {
+    try_cases(operation, preset, preset.chunk, request, rows,
+              [&](const KillRow& row) { return row.killed == 0 && contains(starved, row.fault); });
+  }
+  // What was not rejected before somebody stopped it might have been.
+  const bool stopped = StopSignal::received() != 0;
+  std::erase_if(rows,
+                [&](const KillRow& row) { return row.cases == 0 || (stopped && row.killed == 0); });
   return rows;
 }
 
@@ -338,7 +385,7 @@ SensitivityRow sensitivity(const GateOf& what, const std::string& model_name,
 }
 
 /// Within the declared rounding: nobody could see it.
-bool invisible(const KillRow& row) { return row.killed == 0 && row.visible < kFilterThreshold; }
+bool invisible(const KillRow& row) { return row.killed == 0 && row.effect <= 1; }
 
 std::string epsilon_text(double x) {
   if (x == 0) return "rejects the correct kernel";
@@ -415,12 +462,12 @@ std::string campaign_markdown(const CampaignReport& campaign) {
     std::string hidden;
     for (const KillRow& row : campaign.kills) {
       if (!invisible(row)) continue;
-      hidden += fmt::format("| {} | {} | {} | {:.2g} |\n", row.model, row.fault, row.op,
-                            row.visible / kFilterThreshold);
+      hidden +=
+          fmt::format("| {} | {} | {} | {:.2g} |\n", row.model, row.fault, row.op, row.effect);
     }
     if (!hidden.empty()) {
       text +=
-          "\n| model | fault | operation | effect, of what would be found |\n"
+          "\n| model | fault | operation | effect, of the declared rounding |\n"
           "| --- | --- | --- | --- |\n" +
           hidden;
     }
@@ -467,12 +514,12 @@ render::Report campaign_report(const CampaignReport& campaign) {
                             {"cases", true},
                             {"rejected", true},
                             {"named", true},
-                            {"visible at [s.e.]", true},
+                            {"effect, of the rounding", true},
                             {"result"}},
                            {}};
   render::Csv kill_csv{"faults",
                        {"fault", "operation", "model", "cases", "rejected", "named", "other_blamed",
-                        "misled_when_unknown", "visible"},
+                        "misled_when_unknown", "effect"},
                        {}};
   for (const KillRow& row : campaign.kills) {
     const bool hidden = invisible(row);
@@ -482,11 +529,11 @@ render::Report campaign_report(const CampaignReport& campaign) {
                                          : render::Cell("missed", render::Tone::bad);
     kill_table.rows.push_back({row.fault, row.op, row.model, std::to_string(row.cases),
                                std::to_string(row.killed), std::to_string(row.named),
-                               fmt::format("{:.2g}", row.visible), result});
+                               fmt::format("{:.2g}", row.effect), result});
     kill_csv.rows.push_back({row.fault, row.op, row.model, std::to_string(row.cases),
                              std::to_string(row.killed), std::to_string(row.named),
                              std::to_string(row.wrong), std::to_string(row.misled),
-                             render::csv_number(row.visible)});
+                             render::csv_number(row.effect)});
     kills.push_back({{"fault", row.fault},
                      {"op", row.op},
                      {"model", row.model},
@@ -495,7 +542,7 @@ render::Report campaign_report(const CampaignReport& campaign) {
                      {"named", row.named},
                      {"other_blamed", row.wrong},
                      {"misled_when_unknown", row.misled},
-                     {"visible", render::json_number(row.visible)}});
+                     {"effect", render::json_number(row.effect)}});
   }
   render::Table alarm_table{"Correct kernels",
                             {{"model"},

@@ -168,6 +168,26 @@ __global__ void __launch_bounds__(1024) bounds_kernel(const __grid_constant__ Ro
   }
 }
 
+/// The zeros of a row: of slot j, memories j, j + top_k, ... of those that are not chosen.
+__device__ __forceinline__ void store_zeros(const Routing& r, std::int64_t token, int j,
+                                            std::int64_t row) {
+  const int* memory = r.memory + token * r.slots();
+  int turn = 0;
+  for (int w = 0; w < r.zero_words(); ++w) {
+    const int width = min(r.M - 32 * w, 32);
+    std::uint32_t chosen = 0, mine = 0;
+    for (int i = 0; i < r.top_k; ++i) {
+      if (memory[i] / 32 == w) chosen |= 1u << memory[i] % 32;
+    }
+    for (int m = 0; m < width; ++m) {
+      if (chosen >> m & 1) continue;
+      if (turn == j) mine |= 1u << m;
+      turn = turn + 1 == r.top_k ? 0 : turn + 1;
+    }
+    r.zeros[row * r.zero_words() + w] = mine;
+  }
+}
+
 /// Rows of the pairs of a tile: the tokens of the same memory before them are bits of masks.
 /// `first_of` is the row of the tile's first pair of a memory.
 template <class FirstRow>
@@ -195,6 +215,7 @@ __device__ __forceinline__ void store_rows(const Routing& r, const FirstRow& fir
       r.row[token * slots + j] = static_cast<int>(row);
       put(r.out_row, token * slots + j, row);
       put(r.out_token, row, token);
+      if (r.zeros) store_zeros(r, token, j, row);
     }
     __syncthreads();
   }
@@ -269,6 +290,10 @@ void take_routing(Routing& r, Workspace& memory, bool dispatched) {
   r.row = memory.take<int>(r.rows());
   r.bounds = memory.take<std::int64_t>(r.segments() + 1);
   r.before_sequence = memory.take<int>((r.sequences + 1) * r.R());
+}
+
+void take_zeros(Routing& r, Workspace& memory) {
+  r.zeros = memory.take<std::uint32_t>(r.rows() * r.zero_words());
 }
 
 cudaError_t route(const Routing& r, cudaStream_t stream) {

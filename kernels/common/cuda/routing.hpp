@@ -43,6 +43,9 @@ struct Routing {
   int* row = nullptr;                                   // [tokens, slots]
   std::int64_t* bounds = nullptr;                       // [sequences R + 1], of the segments
   Integers out_memory, out_row, out_token, out_bounds;  // copies for whoever asks
+  /// Bit m of a row: it has memory m to fill with zeros. A token's rows take turns at the memories
+  /// that it does not go to, the shared memory's has none. Only if asked for (take_zeros).
+  std::uint32_t* zeros = nullptr;  // [rows, zero_words]
 
   // On the way: tokens of each memory before each tile, and before each sequence.
   int* before_tile = nullptr;      // [R, tiles + 1]
@@ -56,11 +59,13 @@ struct Routing {
   ASSAY_BOTH int slots() const { return top_k + (shared ? 1 : 0); }
   ASSAY_BOTH std::int64_t rows() const { return tokens() * slots(); }
   ASSAY_BOTH std::int64_t segments() const { return sequences * R(); }
+  ASSAY_BOTH int zero_words() const { return (M + 31) / 32; }
 #undef ASSAY_BOTH
 };
 
 /// Pieces of the workspace for `route`, and for `dispatch` too.
 void take_routing(Routing& r, Workspace& memory, bool dispatched);
+void take_zeros(Routing& r, Workspace& memory);
 
 /// memory and weight; in before_tile, tokens of each memory in each tile. Ties and NaN: as
 /// kernels/common/routing.hpp has it.
@@ -69,7 +74,7 @@ cudaError_t route(const Routing& r, cudaStream_t stream);
 /// before_tile as it is described, after `route`. `dispatch` needs no such call.
 cudaError_t add_tiles(const Routing& r, cudaStream_t stream);
 
-/// row and bounds, after `route`.
+/// row, bounds and zeros, after `route`.
 cudaError_t dispatch(const Routing& r, cudaStream_t stream);
 
 }  // namespace assay::cuda

@@ -102,7 +102,7 @@ class Server:
             name = entry["name"]
             if name not in out and name not in declined:
                 hygiene.append({"kind": "not written", "tensor": name, "detail":
-                                "it was not returned (None says that it is not computed)"})
+                                "not returned (None says that it is not computed)"})
                 declined.append(name)
         data = safetensors.serialize(out)
         os.ftruncate(self.reply_file, 0)
