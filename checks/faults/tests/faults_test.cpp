@@ -175,14 +175,12 @@ const std::vector<Example>& mdn_examples() {
        "mdn_gates",
        "B=1,T=4,H=2",
        {"d_x_mu", "d_a_mu", "d_b_mu"},
-       {},
-       {"log_mu_min=-0.5"}},
+       {"a_mu=4:5"}},
       {"mdn.gate_floor_passes",
        "mdn_fused_gates",
        kMdn,
        {"d_x_mu", "d_a_mu", "d_b_mu"},
-       {},
-       {"log_mu_min=-0.5"}},
+       {"a_mu=4:5"}},
   };
   return list;
 }
