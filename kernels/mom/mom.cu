@@ -229,6 +229,54 @@ __device__ __forceinline__ Four four_cotangents(const MomReadOut& o, const char*
   return load_four(row + i * 4 * unit_of(o.d_o.dtype), o.d_o.dtype);
 }
 
+/// Pieces of 16 bytes at a time: `first`, and those a warp further on; zeros behind the last.
+struct Pieces {
+  uint4 x[kInFlight] = {};
+
+  __device__ __forceinline__ Pieces(const char* row, int first, int pieces) {
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      if (first + 32 * i < pieces)
+        x[i] = __ldcs(reinterpret_cast<const uint4*>(row) + first + 32 * i);
+    }
+  }
+  __device__ __forceinline__ void get(int i, float (&out)[8]) const {
+    const Four low = unpack_four(make_uint2(x[i].x, x[i].y), DType::bf16);
+    const Four high = unpack_four(make_uint2(x[i].z, x[i].w), DType::bf16);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) out[e] = low.x[e], out[e + 4] = high.x[e];
+  }
+};
+
+/// A warp for each token: its row of d_o is read once.
+__global__ void __launch_bounds__(kBlock)
+    spread_eights_kernel(const __grid_constant__ MomReadOut o) {
+  const Routing& r = o.routing;
+  const int pieces = o.H * o.V / 8, slots = r.slots();
+  for (std::int64_t token = first_warp(); token < r.tokens(); token += warp_stride()) {
+    const char* from = cotangent_row(o, token);
+    for (int first = lane_of_warp(); first < pieces; first += 32 * kInFlight) {
+      const Pieces read(from, first, pieces);
+      for (int j = 0; j < slots; ++j) {
+        const std::int64_t at = token * slots + j;
+        uint4* to = reinterpret_cast<uint4*>(o.d_packed) + std::int64_t{r.row[at]} * pieces;
+        const float w = r.weight[at];
+#pragma unroll
+        for (int i = 0; i < kInFlight; ++i) {
+          if (first + 32 * i >= pieces) continue;
+          float x[8];
+          read.get(i, x);
+          std::uint32_t out[4];
+#pragma unroll
+          for (int e = 0; e < 4; ++e)
+            out[e] = pack_two(w * x[2 * e], w * x[2 * e + 1], DType::bf16);
+          to[first + 32 * i] = make_uint4(out[0], out[1], out[2], out[3]);
+        }
+      }
+    }
+  }
+}
+
 __global__ void __launch_bounds__(kBlock) spread_kernel(const __grid_constant__ MomReadOut o) {
   const Routing& r = o.routing;
   const int elements = o.H * o.V, unit = unit_of(o.d_dtype);
@@ -247,6 +295,23 @@ __global__ void __launch_bounds__(kBlock) spread_kernel(const __grid_constant__ 
   }
 }
 
+/// Σ d_o · read over a row, this lane's part.
+__device__ __forceinline__ float weigh_eights(const char* d_o, const char* read, int pieces) {
+  float sum = 0;
+  for (int first = lane_of_warp(); first < pieces; first += 32 * kInFlight) {
+    const Pieces a(d_o, first, pieces), b(read, first, pieces);
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      float x[8], y[8];
+      a.get(i, x), b.get(i, y);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) sum += x[e] * y[e];
+    }
+  }
+  return sum;
+}
+
+template <bool eights>
 __global__ void __launch_bounds__(kBlock) weigh_kernel(const __grid_constant__ MomReadOut o) {
   const Routing& r = o.routing;
   const int elements = o.H * o.V;
@@ -256,13 +321,17 @@ __global__ void __launch_bounds__(kBlock) weigh_kernel(const __grid_constant__ M
     const int unit = unit_of(o.dtype);
     const char* read = o.packed + std::int64_t{r.row[slot]} * elements * unit;
     float sum = 0;
-    for (int i = lane_of_warp(); o.flat && i < elements / 4; i += 32) {
-      const Four x = four_cotangents(o, d_o, i);
-      const Four y = load_four(read + 4 * i * unit, o.dtype);
-      sum += x.x[0] * y.x[0] + x.x[1] * y.x[1] + (x.x[2] * y.x[2] + x.x[3] * y.x[3]);
-    }
-    for (int i = lane_of_warp(); !o.flat && i < elements; i += 32) {
-      sum += cotangent(o, d_o, i) * load_element(read + i * unit, o.dtype);
+    if constexpr (eights) {
+      sum = weigh_eights(d_o, read, elements / 8);
+    } else {
+      for (int i = lane_of_warp(); o.flat && i < elements / 4; i += 32) {
+        const Four x = four_cotangents(o, d_o, i);
+        const Four y = load_four(read + 4 * i * unit, o.dtype);
+        sum += x.x[0] * y.x[0] + x.x[1] * y.x[1] + (x.x[2] * y.x[2] + x.x[3] * y.x[3]);
+      }
+      for (int i = lane_of_warp(); !o.flat && i < elements; i += 32) {
+        sum += cotangent(o, d_o, i) * load_element(read + i * unit, o.dtype);
+      }
     }
     sum = warp_sum(sum);
     if (lane_of_warp() == 0) o.d_weight[slot] = sum;
@@ -352,6 +421,10 @@ cudaError_t combine(const MomSum& s, cudaStream_t stream) {
 }
 
 cudaError_t spread(const MomReadOut& r, cudaStream_t stream) {
+  if (r.eights) {
+    const dim3 grid(warp_blocks(r.routing.tokens()));
+    return launch(spread_eights_kernel, grid, kBlock, 0, stream, r);
+  }
   return launch(spread_kernel, dim3(warp_blocks(r.routing.rows())), kBlock, 0, stream, r);
 }
 
@@ -359,7 +432,8 @@ cudaError_t weigh(const MomReadOut& r, cudaStream_t stream) {
   const std::int64_t tokens = r.routing.tokens();
   if (r.d_o.data) {
     const dim3 grid(warp_blocks(tokens * r.routing.top_k));
-    if (const cudaError_t e = launch(weigh_kernel, grid, kBlock, 0, stream, r)) return e;
+    auto* kernel = r.eights ? weigh_kernel<true> : weigh_kernel<false>;
+    if (const cudaError_t e = launch(kernel, grid, kBlock, 0, stream, r)) return e;
   }
   if (tokens == 0) return cudaSuccess;
   return launch(logits_kernel, dim3(blocks_for(tokens)), kItemThreads, 0, stream, r);

@@ -485,13 +485,17 @@ void plan_read_out(const Call& call, Plan& plan, Workspace& memory) {
   out.d_logits = strided(d_logits, "BTM", 1);
   if (!d_o) return;
   const std::int64_t unit = bytes_of(d_o->dtype);
-  const auto whole = [&](std::int64_t bytes) { return bytes % (4 * unit) == 0; };
-  out.flat = (V == 1 || out.d_o.column == unit) && (b.H == 1 || out.d_o.head == V * unit) &&
-             whole(b.H * V * unit) && whole(out.d_o.batch) && whole(out.d_o.time) &&
-             whole(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(out.d_o.data)));
+  const bool dense = (V == 1 || out.d_o.column == unit) && (b.H == 1 || out.d_o.head == V * unit);
+  const auto in_pieces_of = [&](std::int64_t bytes) {
+    const auto start = reinterpret_cast<std::uintptr_t>(out.d_o.data);
+    return dense && b.H * V * unit % bytes == 0 && out.d_o.batch % bytes == 0 &&
+           out.d_o.time % bytes == 0 && start % static_cast<std::uintptr_t>(bytes) == 0;
+  };
+  out.flat = in_pieces_of(4 * unit);
   // fp32 for the same reason: small weights times fp16 leave its range.
   const bool narrow = d_o->dtype == DType::bf16 && format == DType::bf16;
   out.d_dtype = narrow ? DType::bf16 : DType::f32;
+  out.eights = narrow && in_pieces_of(16);
   out.d_packed = memory.take<char>(rows * b.H * V * bytes_of(out.d_dtype));
   out.d_weight = memory.take<float>(rows);
   plan.cotangents.add(plain_view("d_o", out.d_packed, out.d_dtype, {1, rows, b.H, V}));

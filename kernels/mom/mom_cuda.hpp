@@ -61,8 +61,9 @@ cudaError_t combine(const MomSum& s, cudaStream_t stream);
 /// The cotangents of what is read.
 struct MomReadOut {
   Routing routing;
-  Strided d_o;        // [B,T,H,V]
-  bool flat = false;  // its rows may be read by fours
+  Strided d_o;          // [B,T,H,V]
+  bool flat = false;    // its rows may be read by fours
+  bool eights = false;  // all rows, of d_o and packed ones, are bf16 in pieces of 16 bytes
   int H = 1, V = 0;
   char* d_packed = nullptr;      // [rows,H,V] fp32 or bf16: weight times d_o
   DType d_dtype = DType::f32;    // of d_packed
