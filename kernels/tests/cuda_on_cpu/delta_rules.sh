@@ -26,10 +26,11 @@ case_file mdn_small_fast mdn --shape B=1,T=67,H=2,K=64,V=64,H.q=1,H.beta=1 --see
 if [ "$mode" != reject ]; then
   for name in mdn gdn delta fused; do
     check "$name in fp32" $name fp32 0
-    check "$name in bf16 on tensor cores" ${name}_fast bf16 0
+    check "$name in bf16 on tensor cores" ${name}_fast bf16 0 "${on_tensor_cores[@]}"
   done
   for name in mdn_windows gdn_fast fused_fast; do
-    ASSAY_CUDA_RECOMPUTE=1 check "$name, back a chunk at a time, recomputed" $name bf16 0
+    ASSAY_CUDA_RECOMPUTE=1 check "$name, back a chunk at a time, recomputed" $name bf16 0 \
+      "${on_tensor_cores[@]}"
   done
 fi
 if [ "$mode" != accept ]; then  # one call shows an error

@@ -16,7 +16,7 @@ both() {  # model, then arguments of gen
   case_file case "$@"
   check "$* in $model" case "$model" 0 "${options[@]}"
   ASSAY_CUDA_ON_CPU_ORDER=reverse check "  from the last thread to the first" case "$model" 0 \
-    "${options[@]}"
+    --quick "${options[@]}"
 }
 
 both fp32 mom_dispatch --shape B=3,T=300,M=5 --option top_k=3 --seed 31
@@ -32,6 +32,7 @@ options=()
 both fp32 mom --shape B=3,T=1,H=2,K=20,V=12,M=3 --seed 36
 both fp32 mom --shape B=2,T=75,H=2,K=9,V=6,M=3 --option update=mdn --seed 37
 both fp32 mom --shape B=1,T=40,H=2,K=8,V=8,M=3,cu=0,3,3,40 --option top_k=1 --seed 38
+options=("${on_tensor_cores[@]}")
 both bf16 mom --shape B=1,T=70,H=1,K=64,V=64,M=3 --seed 39 --dtype BF16
 ASSAY_CUDA_RECOMPUTE=1 both bf16 mom --shape B=1,T=70,H=1,K=64,V=64,M=3 --seed 39 --dtype BF16
 # Zeros of memories that are not chosen: with a shared memory and without; of more than a word.
@@ -42,6 +43,7 @@ both bf16 $zeros --without $alone
 ASSAY_MDN_FAULT=second_zero_missing check "  a zero that is not stored is found" case bf16 1 --quick
 both bf16 mom --shape B=1,T=4,H=1,K=64,V=64,M=34 --option top_k=3 --seed 44 --dtype BF16 --without $alone
 both bf16 mom --shape B=1,T=9,H=2,K=64,V=128,M=4,H.k_mem=1 --seed 45 --dtype BF16 --without $alone
+options=()
 both fp32 mom --shape B=2,T=256,H=1,K=5,V=4,M=3 --option top_k=1 --seed 42
 
 case_file case mom --shape B=1,T=40,H=1,K=8,V=6,M=2 --option update=mdn --seed 40
