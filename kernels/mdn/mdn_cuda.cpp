@@ -1,6 +1,7 @@
 #include "kernels/mdn/mdn_cuda.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -205,10 +206,15 @@ void take_fast(Plan& plan, Workspace& memory) {
 }
 
 /// Chunks of a window of the way back, as the call wants them, or the environment; 0: no windows.
+/// -1: the environment has no such number.
 std::int64_t wanted_window(const Call& call) {
   if (call.options.recompute > 0) return call.options.recompute;
-  const char* chunks = std::getenv("ASSAY_CUDA_RECOMPUTE");
-  return chunks ? std::atoll(chunks) : 0;
+  const char* text = std::getenv("ASSAY_CUDA_RECOMPUTE");
+  if (!text || *text == 0) return 0;
+  std::int64_t chunks = 0;
+  const char* const end = text + std::strlen(text);
+  const auto [rest, error] = std::from_chars(text, end, chunks);
+  return error == std::errc() && rest == end && chunks >= 0 ? chunks : -1;
 }
 
 /// Windows where that needs less memory.
@@ -255,6 +261,9 @@ Outcome make_plan(const OpSpec& spec, const Call& call, const MdnTable* table, v
   if (p.gradients) take_sinks(call, plan, pieces);
   if (plan.packs) take_pack(plan, pieces);
   if (plan.is_fast) {
+    if (wanted_window(call) < 0) {
+      return refuse(Status::bad_argument, "ASSAY_CUDA_RECOMPUTE must be a number of chunks");
+    }
     choose_window(call, plan);
     take_fast(plan, pieces);
   } else {

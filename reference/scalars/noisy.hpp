@@ -262,11 +262,15 @@ struct Functions<Noisy> {
   }
   static Noisy tanh(const Noisy& x) {
     const double y = std::tanh(x.v);
-    return apply(x, y, 1 - y * y, 1, model().tanh_error, [](double t) { return std::tanh(t); });
+    return short_of_one(
+        x, model().tanh_error,
+        apply(x, y, 1 - y * y, 1, model().tanh_error, [](double t) { return std::tanh(t); }));
   }
   static Noisy sigmoid(const Noisy& x) {
     const double y = D::sigmoid(x.v);
-    return apply(x, y, y * (1 - y), 1, model().exp_error, [](double t) { return D::sigmoid(t); });
+    return short_of_one(
+        x, model().exp_error,
+        apply(x, y, y * (1 - y), 1, model().exp_error, [](double t) { return D::sigmoid(t); }));
   }
   static Noisy softplus(const Noisy& x) {
     return apply(x, D::softplus(x.v), D::sigmoid(x.v), 1, model().softplus_error,
@@ -312,6 +316,11 @@ struct Functions<Noisy> {
 
  private:
   static const NoiseModel& model() { return detail::tls_noise.model; }
+  /// What is 1 in double only has the error of any other value.
+  static Noisy short_of_one(const Noisy& x, double error, Noisy y) {
+    if (y.v == 1 && std::isfinite(x.v)) y.add_noise(std::max(error, model().elementwise));
+    return y;
+  }
   /// y = f(x) with its slope; `bend` is the length over which f bends.
   template <class F>
   static Noisy apply(const Noisy& x, double y, double slope, double bend, double error, F f) {

@@ -13,7 +13,11 @@ PROTOCOL = 1
 
 def describe_exception(error):
     """One line: type, message, and the place in the user's code."""
-    text = " ".join(f"{type(error).__name__}: {error}".split())
+    try:
+        message = str(error)
+    except Exception:  # theirs as well
+        message = "(its message cannot be made)"
+    text = " ".join(f"{type(error).__name__}: {message}".split())
     frames = traceback.extract_tb(error.__traceback__)
     here = os.path.dirname(os.path.abspath(__file__))
     for frame in reversed(frames):
@@ -26,6 +30,17 @@ def describe_exception(error):
 def _is_out_of_memory(error):
     return (isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
             or "can't allocate memory" in str(error))
+
+
+def _encodable(x):
+    """`x` with what no encoding has a word for, half a surrogate pair say, written out."""
+    if isinstance(x, str):
+        return x.encode("utf-8", "backslashreplace").decode()
+    if isinstance(x, dict):
+        return {_encodable(name): _encodable(value) for name, value in x.items()}
+    if isinstance(x, (list, tuple)):
+        return [_encodable(value) for value in x]
+    return x
 
 
 def _read(file, size):
@@ -60,7 +75,7 @@ class Server:
             reply = self.answer(request)
             reply["id"] = request["id"]
             try:
-                self.control.sendall(json.dumps(reply).encode() + b"\n")
+                self.control.sendall(json.dumps(_encodable(reply)).encode() + b"\n")
             except OSError:
                 return
             if reply.get("leaving"):
