@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kWarpsOfBlock = 8, kBlock = 32 * kWarpsOfBlock;
 constexpr int kInFlight = 4;  // loads of 16 bytes by a lane before the first store
+constexpr int kWeighedSlots = 4;
 
 unsigned warp_blocks(std::int64_t rows) {
   const std::int64_t blocks = (rows + kWarpsOfBlock - 1) / kWarpsOfBlock;
@@ -179,9 +180,10 @@ template <int step, DType format>
 __global__ void __launch_bounds__(kBlock, 4) combine_kernel(const __grid_constant__ MomSum s) {
   const Routing& r = s.routing;
   const int slots = r.slots(), unit = unit_of(s.out.dtype), packed_unit = unit_of(format);
-  const std::int64_t tokens = r.tokens();
-  for (std::int64_t first = blockIdx.x * std::int64_t{kTogether}; first < tokens;
-       first += gridDim.x * std::int64_t{kTogether}) {
+  const std::int64_t tokens = r.tokens(), blocks = (tokens + kTogether - 1) / kTogether;
+  // From the last: those rows are still in the cache.
+  for (std::int64_t left = blocks - 1 - blockIdx.x; left >= 0; left -= gridDim.x) {
+    const std::int64_t first = left * kTogether;
     for (std::int64_t c = threadIdx.x * step; c < s.width; c += blockDim.x * step) {
       float sum[kTogether][step] = {};
 #pragma unroll 2
@@ -339,20 +341,89 @@ __global__ void __launch_bounds__(kBlock) weigh_kernel(const __grid_constant__ M
 }
 
 /// d_logit_m = g_m (d_g_m - Σ g d_g) for selected m, 0 otherwise.
+__device__ __forceinline__ void store_d_logit(const MomReadOut& o, std::int64_t token, int m,
+                                              float x) {
+  char* out = o.d_logits.data + token / o.routing.T * o.d_logits.batch +
+              token % o.routing.T * o.d_logits.time;
+  store_element(out + m * o.d_logits.column, o.d_logits.dtype, x);
+}
+
+/// combine, weigh and the gradient of the logits in one: a warp for each token, which reads each
+/// row once. Of up to kWeighedSlots slots, all rows in pieces of 16 bytes.
+__global__ void __launch_bounds__(kBlock, 2)
+    read_out_kernel(const __grid_constant__ MomReadOut o, const __grid_constant__ MomSum s) {
+  const Routing& r = o.routing;
+  const int pieces = o.H * o.V / 8, slots = r.slots(), unit = unit_of(s.out.dtype);
+  for (std::int64_t left = r.tokens() - 1 - first_warp(); left >= 0; left -= warp_stride()) {
+    const std::int64_t token = left;
+    const char* d_o = cotangent_row(o, token);
+    float weight[kWeighedSlots] = {}, d_weight[kWeighedSlots] = {};
+    const char* row[kWeighedSlots] = {};
+#pragma unroll
+    for (int j = 0; j < kWeighedSlots; ++j) {
+      if (j >= slots) continue;
+      weight[j] = r.weight[token * slots + j];
+      row[j] = s.packed + std::int64_t{r.row[token * slots + j]} * pieces * 16;
+    }
+    for (int first = lane_of_warp(); first < pieces; first += 32 * kInFlight) {
+      const Pieces cotangents(d_o, first, pieces);
+      float sum[kInFlight][8] = {};
+#pragma unroll
+      for (int j = 0; j < kWeighedSlots; ++j) {
+        if (j >= slots) continue;
+        const Pieces read(row[j], first, pieces);
+#pragma unroll
+        for (int i = 0; i < kInFlight; ++i) {
+          float x[8], d[8];
+          read.get(i, x), cotangents.get(i, d);
+#pragma unroll
+          for (int e = 0; e < 8; ++e) {
+            sum[i][e] += weight[j] * x[e];
+            d_weight[j] += d[e] * x[e];
+          }
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i) {
+        if (first + 32 * i >= pieces) continue;
+        char* to = s.out.data + (token * s.width + std::int64_t{first + 32 * i} * 8) * unit;
+#pragma unroll
+        for (int e = 0; e < 8; e += 4) {
+          store_four(to + e * unit, s.out.dtype,
+                     {{sum[i][e], sum[i][e + 1], sum[i][e + 2], sum[i][e + 3]}});
+        }
+      }
+    }
+    float mean = 0;
+#pragma unroll
+    for (int j = 0; j < kWeighedSlots; ++j) {
+      d_weight[j] = warp_sum(d_weight[j]);
+      if (j < r.top_k) mean += weight[j] * d_weight[j];
+    }
+    for (int m = lane_of_warp(); m < r.M; m += 32) {
+      float d_logit = 0;
+#pragma unroll
+      for (int j = 0; j < kWeighedSlots; ++j) {
+        if (j < r.top_k && r.memory[token * slots + j] == m) {
+          d_logit = weight[j] * (d_weight[j] - mean);
+        }
+      }
+      store_d_logit(o, token, m, d_logit);
+    }
+  }
+}
+
 __global__ void __launch_bounds__(kItemThreads)
     logits_kernel(const __grid_constant__ MomReadOut o) {
   const Routing& r = o.routing;
   for (std::int64_t token = first_item(); token < r.tokens(); token += item_stride()) {
-    char* out = o.d_logits.data + token / r.T * o.d_logits.batch + token % r.T * o.d_logits.time;
-    for (int m = 0; m < r.M; ++m) {
-      store_element(out + m * o.d_logits.column, o.d_logits.dtype, 0.0f);
-    }
+    for (int m = 0; m < r.M; ++m) store_d_logit(o, token, m, 0.0f);
     if (!o.d_o.data) continue;
     const std::int64_t first = token * r.slots();
     float mean = 0;
     for (int j = 0; j < r.top_k; ++j) mean += r.weight[first + j] * o.d_weight[first + j];
     for (int j = 0; j < r.top_k; ++j) {
-      store_element(out + r.memory[first + j] * o.d_logits.column, o.d_logits.dtype,
+      store_d_logit(o, token, r.memory[first + j],
                     r.weight[first + j] * (o.d_weight[first + j] - mean));
     }
   }
@@ -437,6 +508,16 @@ cudaError_t weigh(const MomReadOut& r, cudaStream_t stream) {
   }
   if (tokens == 0) return cudaSuccess;
   return launch(logits_kernel, dim3(blocks_for(tokens)), kItemThreads, 0, stream, r);
+}
+
+bool reads_out_at_once(const MomReadOut& r, const MomSum& s) {
+  return s.packed && s.packed == r.packed && r.eights && r.d_o.data && r.d_logits.data &&
+         r.routing.slots() <= kWeighedSlots;
+}
+
+cudaError_t read_out(const MomReadOut& r, const MomSum& s, cudaStream_t stream) {
+  const dim3 grid(warp_blocks(r.routing.tokens()));
+  return launch(read_out_kernel, grid, kBlock, 0, stream, r, s);
 }
 
 cudaError_t copy_states(const MomStates& s, cudaStream_t stream) {

@@ -624,10 +624,15 @@ cudaError_t before_update(const Plan& plan, cudaStream_t stream) {
 
 cudaError_t after_update(const Plan& plan, cudaStream_t stream) {
   cudaError_t e = cudaSuccess;
+  // The update's last rows first, while they are in the cache.
+  if (plan.d_query.packed) e = combine(plan.d_query, stream);
+  if (e == cudaSuccess) e = scatter(plan.scattered, stream);
+  if (e != cudaSuccess) return e;
+  if (reads_out_at_once(plan.read_out, plan.output)) {
+    return read_out(plan.read_out, plan.output, stream);
+  }
   if (plan.output.packed) e = combine(plan.output, stream);
   if (e == cudaSuccess && plan.read_out.d_logits.given) e = weigh(plan.read_out, stream);
-  if (e == cudaSuccess && plan.d_query.packed) e = combine(plan.d_query, stream);
-  if (e == cudaSuccess) e = scatter(plan.scattered, stream);
   return e;
 }
 

@@ -75,6 +75,9 @@ struct MomReadOut {
 cudaError_t spread(const MomReadOut& r, cudaStream_t stream);
 /// d_weight = <d_o, packed>, and d_logits through the softmax over the selected.
 cudaError_t weigh(const MomReadOut& r, cudaStream_t stream);
+/// combine and weigh together, where `reads_out_at_once`: what was read is loaded once.
+bool reads_out_at_once(const MomReadOut& r, const MomSum& s);
+cudaError_t read_out(const MomReadOut& r, const MomSum& s, cudaStream_t stream);
 
 /// A state [B,R,H,K,V] with gaps, copied into one without.
 struct MomStates {

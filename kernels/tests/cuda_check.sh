@@ -40,6 +40,12 @@ if [ "$mode" = accept ]; then
       "$assay" check mdn gdn delta mdn_fused_gates --candidate "$plugin" --model $model \
         --budget 120s
   done
+  for op in gdn delta mdn; do  # more heads than a GPU has multiprocessors: blocks that stay
+    for width in 64 128; do
+      case_file steps $op --shape B=40,T=1,H=16,K=$width,V=$width --seed $width --dtype BF16
+      check "one step of $op, 640 heads of $width" steps bf16 0 --no-grad
+    done
+  done
   "$(dirname "$0")/cuda_on_cpu/m2rnn.sh" accept "$assay" "$plugin" || bad=1
   "$(dirname "$0")/cuda_on_cpu/delta_rules.sh" accept "$assay" "$plugin" || bad=1
   exit $bad

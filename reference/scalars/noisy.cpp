@@ -131,20 +131,20 @@ struct Source {
       }
       return c;
     }
-    const std::uint64_t half_spacings = ~std::uint64_t{0} << (52 - model.operand_bits);
-    const auto drawn = [&](double value) {
-      return draw_of((std::bit_cast<std::uint64_t>(std::fabs(value)) & half_spacings) ^ run);
+    // The two halves of a spacing are cast in opposite directions, which averages out where many
+    // values are spread over both.
+    const std::uint64_t half_spacing = std::uint64_t{1} << (52 - model.operand_bits);
+    const auto drawn = [&](double value, int lane) {
+      const std::uint64_t bits = std::bit_cast<std::uint64_t>(std::fabs(value));
+      const double draw = draw_of((bits & ~(2 * half_spacing - 1)) ^ run)[lane];
+      return bits & half_spacing ? -draw : draw;
     };
     const double error = std::copysign(kUniform * half, x.v);
     const auto other = next();
     // What a lane casts is its own value, errors included, once they are not far below the spacing.
-    if (noise > half / 8) {
-      for (int i = 0; i < Noisy::kLanes; ++i) {
-        if (Noisy::alike(i)) c.error[i] = error * drawn(x.v + x.d[i])[i];
-      }
-    } else {
-      const auto same = drawn(x.v);
-      for (int i = 0; i < Noisy::kLanes; ++i) c.error[i] = error * same[i];
+    const bool own = noise > half / 8;
+    for (int i = 0; i < Noisy::kLanes; ++i) {
+      if (Noisy::alike(i)) c.error[i] = error * drawn(own ? x.v + x.d[i] : x.v, i);
     }
     for (int i = 0; i < Noisy::kLanes; ++i) {
       if (!Noisy::alike(i)) c.error[i] = error * other[i];

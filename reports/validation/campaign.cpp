@@ -303,11 +303,13 @@ AlarmRow alarms(const std::string& model, const CampaignRequest& request) {
 
 struct GateOf {
   const char *op, *gate, *shape;
+  std::vector<std::string> options;
 };
-// B T H V >= 10^5 each.
-const std::vector<GateOf> kGates = {{"gdn", "alpha", "B=2,T=256,H=4,K=16,V=64"},
-                                    {"mdn", "mu", "B=2,T=256,H=4,K=16,V=64"},
-                                    {"m2rnn", "f", "B=2,T=256,N=16,K=8,V=16"}};
+// B T H V >= 10^5 each; heads of 128 and keys of norm 1 where trained models have them.
+const std::vector<GateOf> kGates = {
+    {"gdn", "alpha", "B=2,T=128,H=4,K=128,V=128", {"qk_l2norm=true"}},
+    {"mdn", "mu", "B=2,T=128,H=4,K=128,V=128", {"qk_l2norm=true"}},
+    {"m2rnn", "f", "B=2,T=256,N=16,K=8,V=16", {}}};
 
 SensitivityRow sensitivity(const GateOf& what, const std::string& model_name,
                            const CampaignRequest& request) {
@@ -321,6 +323,7 @@ SensitivityRow sensitivity(const GateOf& what, const std::string& model_name,
   make.shape = what.shape;
   make.dtype = storage_dtype(model.input);
   make.seed = request.seed;
+  make.options = what.options;
   make.gates = {"model", std::string(what.gate) + "=0.5:0.99"};  // not rounded to 1 in bf16
   Case data = generate([&](const Case* c) { return operation.schema(c); }, make);
   const ValidCase c = validate(std::move(data), operation.schema(nullptr));

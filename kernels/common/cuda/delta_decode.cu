@@ -89,6 +89,7 @@ cudaError_t launch_states(const DecodeParams& p, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t launch_decode(const DecodeParams& p, cudaStream_t stream) {
+  if (stream_applies(p)) return launch_stream(p, stream);
   if (p.made.given) return launch_states<2, true>(p, stream);
   return p.momentum ? launch_states<2, false>(p, stream) : launch_states<1, false>(p, stream);
 }

@@ -39,4 +39,8 @@ RunOutcome run_decode(const cpu::Call& call, cudaStream_t stream);
 /// The launch behind it, for whoever has the tensors apart.
 cudaError_t launch_decode(const DecodeParams& p, cudaStream_t stream);
 
+/// The same for one step of many heads of 64 or 128, at the speed of memory (delta_stream.cu).
+bool stream_applies(const DecodeParams& p);
+cudaError_t launch_stream(const DecodeParams& p, cudaStream_t stream);
+
 }  // namespace assay::cuda

@@ -26,6 +26,11 @@ both bf16 mdn_gates --shape B=2,T=70,H=3 --seed 33 --dtype BF16
 options=(--no-grad)  # a step has a kernel of its own when no gradients are asked for
 both fp32 gdn --shape B=3,T=1,H=2,K=20,V=70 --seed 34
 both bf16 mdn --shape B=2,T=2,H=2,K=128,V=64 --seed 35 --dtype BF16
+# Many heads of 64 or 128: blocks that stay.
+both fp32 gdn --shape B=3,T=1,H=7,K=64,V=64 --seed 46
+both fp32 mdn --shape B=3,T=1,H=6,K=64,V=64,H.q=2,H.mu=3 --option qk_l2norm=true --seed 47
+both bf16 gdn --shape B=2,T=1,H=9,K=128,V=128 --log-gates --seed 48 --dtype BF16
+both bf16 mdn --shape B=2,T=1,H=8,K=128,V=128 --seed 49 --dtype BF16
 both bf16 mdn_fused_gates --shape B=3,T=1,H=2,K=20,V=70,H.x_mu=1,H.a_alpha=1 --seed 41 --dtype BF16
 both fp32 mom --shape B=3,T=1,H=2,K=20,V=12,M=3 --seed 36
 options=()
