@@ -38,7 +38,7 @@ enum MdnCotangent {
   kOfWriteS = kOfErrorM + kChunk,  // k · (R d_S^T)
   kOfWriteM = kOfWriteS + kChunk,  // k · (R d_M^T)
   kOfAlpha = kOfWriteM + kChunk,   // of alpha in p, through L
-  kOfEta = kOfAlpha + kChunk,      // of eta in k̂, through W and L
+  kOfEta = kOfAlpha + kChunk,      // of eta through W and L; without momentum R · d_X
   kOfStates = kOfEta + kChunk,     // <d_S, S>, <d_S, M>, <d_M, M>
   kCotangentFloats = kOfStates + 64
 };

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kThreads = 256, kColumns = kChunk + 2, kPitch = kColumns + 1;
 constexpr int kParameters = MadeGates::kParameters;
+constexpr float kSmallBeta = 0x1p-6f;
 constexpr int kOfDecay = kChunk, kOfB = kChunk + 1;  // columns
 
 /// Row 0 is before the first step, row i + 1 belongs to step i.
@@ -157,6 +158,10 @@ __global__ void __launch_bounds__(kThreads) mdn_gates_kernel(const __grid_consta
     if constexpr (momentum) d_mu = fmaf(c.d_m[row * kPitch + x], c.m[i * kPitch + x], d_mu);
   }
   d_beta = sum_columns(d_beta), d_alpha = sum_columns(d_alpha);
+  // Of keys that come again and again and never fade, what later steps erase cancels in that sum.
+  // Without momentum it is R · d_X / β as well, in which nothing does.
+  const bool fades = p.alpha.data != nullptr;
+  if (!momentum && !fades && fabsf(c.beta[row]) > kSmallBeta) d_beta = in[kOfEta + i] / c.beta[row];
   if constexpr (momentum) d_mu = sum_columns(d_mu);
   if constexpr (momentum) {
     if (p.made.given) {

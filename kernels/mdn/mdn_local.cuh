@@ -295,6 +295,30 @@ struct Local {
     }
   }
 
+  /// R · d_X of each step, for gates that need it: without momentum, d_X is β times the cotangent
+  /// of what is written.
+  __device__ __forceinline__ void of_residuals() const {
+    constexpr int kGroups = V / 32;
+    const TileMatrix<kChunk / 8> R{memory + Memory::kR}, X{memory + Memory::kX};
+#pragma unroll
+    for (int first = 0; first < kChunk / 8 * 4; first += kThreads / 32) {
+      const int x = first + thread / 32, tokens = x / 4, group = x % 4;
+      float sum = 0;
+      if (group < kGroups) {
+        std::uint32_t r[4], d[4];
+        load_tiles<true>(r, R.tile(4 * group + (lane >> 3), tokens) + (lane & 7) * 16);
+        load_tiles<true>(d, X.tile(4 * group + (lane >> 3), tokens) + (lane & 7) * 16);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          sum = fmaf(low_of(r[e]), low_of(d[e]), sum);
+          sum = fmaf(high_of(r[e]), high_of(d[e]), sum);
+        }
+      }
+      sum = sum_columns(sum);
+      if (i == 0) part(7, group, 8 * tokens + g) = sum;
+    }
+  }
+
   __device__ __forceinline__ void slice(int s, const Out& to_q, const Out& to_k,
                                         float (&dots)[6][2], float (&whole)[3]) const {
     const RowMatrix q{memory + Memory::kQ}, k{memory + Memory::kK};
@@ -422,6 +446,9 @@ struct Local {
     inner_products();
     __syncthreads();
     values();
+    if constexpr (!momentum) {
+      if (!p.alpha.data) of_residuals();
+    }
     float* out = f.cotangents + at.index * kCotangentFloats;
     for (int x = 4 * thread; x < kChunk * kChunk; x += 4 * kThreads) {  // upper: never read
       *reinterpret_cast<float4*>(out + x) =
@@ -450,7 +477,7 @@ struct Local {
     if (thread < kChunk * 8) {
       const int which = thread / kChunk, t = thread % kChunk;
       float sum = 0;
-      if (momentum || which != 7) {
+      if (momentum || which != 7 || !p.alpha.data) {
         for (int group = 0; group < 4; ++group) sum += part(which, group, t);
       }
       out[kOfReadS + thread] = which < 2 ? p.scale * sum : sum;
