@@ -138,32 +138,44 @@ __global__ void __launch_bounds__(kRouteTile)
   }
 }
 
+/// Of a block: the sum of the numbers of the threads before this one, and of all.
+struct BlockSums {
+  int before, all;
+};
+/// Ends with reads of `sums`: a barrier must come before the next call.
+template <int warps>
+__device__ __forceinline__ BlockSums sum_before(int mine, int (&sums)[warps]) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  int sum = mine;
+  for (int n = 1; n < 32; n *= 2) {
+    const int other = __shfl_up_sync(0xffffffffu, sum, n);
+    if (lane >= n) sum += other;
+  }
+  if (lane == 31) sums[warp] = sum;
+  __syncthreads();
+  int of_warps = 0, all = 0;
+  for (int w = 0; w < warps; ++w) {
+    if (w == warp) of_warps = all;
+    all += sums[w];
+  }
+  return {of_warps + sum - mine, all};
+}
+
 /// The bounds of the segments, by one block: a scan of their lengths.
 __global__ void __launch_bounds__(1024) bounds_kernel(const __grid_constant__ Routing r) {
   __shared__ int sums[32];
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, R = r.R();
+  const int R = r.R();
   std::int64_t before = 0;
   for (std::int64_t first = 0; first <= r.segments(); first += 1024) {
     const std::int64_t i = first + threadIdx.x;
     int mine = 0;
     if (i < r.segments()) mine = r.before_sequence[i + R] - r.before_sequence[i];
-    int sum = mine;
-    for (int n = 1; n < 32; n *= 2) {
-      const int other = __shfl_up_sync(0xffffffffu, sum, n);
-      if (lane >= n) sum += other;
-    }
-    if (lane == 31) sums[warp] = sum;
-    __syncthreads();
-    int of_warps = 0, all = 0;
-    for (int w = 0; w < 32; ++w) {
-      if (w == warp) of_warps = all;
-      all += sums[w];
-    }
+    const BlockSums sum = sum_before(mine, sums);
     if (i <= r.segments()) {
-      r.bounds[i] = before + of_warps + sum - mine;
+      r.bounds[i] = before + sum.before;
       put(r.out_bounds, i, r.bounds[i]);
     }
-    before += all;
+    before += sum.all;
     __syncthreads();
   }
 }
@@ -236,20 +248,6 @@ bool sorts_alone(const Routing& r) {
          r.segments() <= kAloneSegments;
 }
 
-/// The sum of the numbers of the threads before this one, in a block of kRouteTile.
-__device__ __forceinline__ int sum_before(int mine, int (&sums)[kTileWarps]) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  int sum = mine;
-  for (int n = 1; n < 32; n *= 2) {
-    const int other = __shfl_up_sync(0xffffffffu, sum, n);
-    if (lane >= n) sum += other;
-  }
-  if (lane == 31) sums[warp] = sum;
-  __syncthreads();
-  for (int w = 0; w < warp; ++w) sum += sums[w];
-  return sum - mine;
-}
-
 /// `rows` from the counts of the tiles; bounds by the way. Sequences are of whole tiles.
 __global__ void __launch_bounds__(kRouteTile) rows_alone_kernel(const __grid_constant__ Routing r) {
   __shared__ int counts[kAloneCounts];  // [R, tiles]
@@ -270,7 +268,7 @@ __global__ void __launch_bounds__(kRouteTile) rows_alone_kernel(const __grid_con
       if (i < tile) here += count;
     }
   }
-  const int bound = sum_before(length, sums);
+  const int bound = sum_before(length, sums).before;
   if (tile == 0 && thread <= segments) {
     r.bounds[thread] = bound;
     put(r.out_bounds, thread, bound);
