@@ -40,11 +40,10 @@ if [ "$mode" = accept ]; then
       "$assay" check mdn gdn delta mdn_fused_gates --candidate "$plugin" --model $model \
         --budget 120s
   done
-  for op in gdn delta mdn; do  # more heads than a GPU has multiprocessors: blocks that stay
-    for width in 64 128; do
-      case_file steps $op --shape B=40,T=1,H=16,K=$width,V=$width --seed $width --dtype BF16
-      check "one step of $op, 640 heads of $width" steps bf16 0 --no-grad
-    done
+  for case in "gdn 64" "mdn 128"; do  # more heads than a GPU has multiprocessors: blocks that stay
+    width=${case#* }
+    case_file steps ${case% *} --shape B=34,T=1,H=16,K=$width,V=$width --seed 1 --dtype BF16
+    check "one step of 544 heads, $case" steps bf16 0 --no-grad
   done
   "$(dirname "$0")/cuda_on_cpu/m2rnn.sh" accept "$assay" "$plugin" || bad=1
   "$(dirname "$0")/cuda_on_cpu/delta_rules.sh" accept "$assay" "$plugin" || bad=1

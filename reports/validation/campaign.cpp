@@ -314,7 +314,8 @@ const std::vector<GateOf> kGates = {
 SensitivityRow sensitivity(const GateOf& what, const std::string& model_name,
                            const CampaignRequest& request) {
   const Operation& operation = find_operation(what.op);
-  const auto candidate = open_candidate("emulated:" + model_name, preset_model(model_name), {});
+  const std::string spec = "emulated:" + model_name;
+  const auto candidate = open_candidate(spec, preset_model(model_name), {});
   const auto baseline = open_candidate("emulated:" + model_name + ",order=pairwise,fma",
                                        preset_model(model_name), {});
   const PrecisionModel model = *candidate->info().model;
@@ -335,6 +336,7 @@ SensitivityRow sensitivity(const GateOf& what, const std::string& model_name,
   const Expectation expectation = expectation_for(c, model, judging, right);
   const std::vector<Direction> known = directions(c, model, true, request.threads);
   judging.known = &known;
+  judging.threads = 1;  // every ε has a thread from here on
   const auto largest_errors = [&](const RunResult& r) {
     std::map<std::string, double> largest;
     for (const auto& [name, e] : expectation) {
@@ -354,7 +356,7 @@ SensitivityRow sensitivity(const GateOf& what, const std::string& model_name,
     CaseTensor& gate = scaled.data.tensors.at(what.gate);
     gate.dtype = DType::F64;  // the scaling happens inside the kernel, after the gate was read
     for (double& x : gate.values) x *= 1 + epsilon;
-    const RunResult result = candidate->run(scaled, true);
+    const RunResult result = open_candidate(spec, preset_model(model_name), {})->run(scaled, true);
     const Verdict verdict = judge(c, model, result, judging, expectation);
     Rules rules{is_finding(verdict.kind), false, false, false};
     for (const TensorVerdict& t : verdict.tensors) {
@@ -373,20 +375,18 @@ SensitivityRow sensitivity(const GateOf& what, const std::string& model_name,
   const std::string head(1, operation.schema(nullptr).head_axis);
   row.elements = c.sizes['B'] * c.sizes['T'] * c.sizes[head[0]] * c.sizes['V'];
   row.found = row.allclose = row.rms_ratio = row.baseline = kNone;
-  for (const double epsilon : {1e-7, 2e-7, 5e-7, 1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4,
-                               3e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2}) {
-    const Rules rules = at(epsilon);
-    if (rules.found) row.found = std::min(row.found, epsilon);
-    if (rules.allclose) row.allclose = std::min(row.allclose, epsilon);
-    if (rules.rms) row.rms_ratio = std::min(row.rms_ratio, epsilon);
-    if (rules.baseline) row.baseline = std::min(row.baseline, epsilon);
+  // The first is none: a rule that already rejects the correct kernel says nothing.
+  const std::vector<double> tried = {0,    1e-7, 2e-7, 5e-7, 1e-6, 2e-6, 5e-6, 1e-5, 2e-5,
+                                     5e-5, 1e-4, 2e-4, 3e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2};
+  std::vector<Rules> rules(tried.size());
+  const auto count = static_cast<std::int64_t>(tried.size());
+  parallel_for(count, request.threads, [&](std::int64_t i) { rules[i] = at(tried[i]); });
+  for (std::size_t i = tried.size(); i-- > 0;) {  // the smallest last
+    if (rules[i].found) row.found = tried[i];
+    if (rules[i].allclose) row.allclose = tried[i];
+    if (rules[i].rms) row.rms_ratio = tried[i];
+    if (rules[i].baseline) row.baseline = tried[i];
   }
-  // A rule that already rejects the correct kernel says nothing.
-  const Rules clean = at(0);
-  if (clean.found) row.found = 0;
-  if (clean.allclose) row.allclose = 0;
-  if (clean.rms) row.rms_ratio = 0;
-  if (clean.baseline) row.baseline = 0;
   return row;
 }
 

@@ -93,41 +93,46 @@ struct Stream {
 
   // ---- The warp that supplies -------------------------------------------------------------------
 
-  struct Bits {
-    std::uint32_t x[D / 32];
+  /// What a unit reads besides its states, as it lies in memory.
+  struct Vectors {
+    std::uint32_t q[D / 32], k[D / 32], v[D / 32], alpha, mu, beta, eta, q_correction;
   };
-  __device__ __forceinline__ Bits load_row(const Strided& x, const Place& at) const {
-    Bits bits;
+  __device__ __forceinline__ void load_row(std::uint32_t (&bits)[D / 32], const Strided& x,
+                                           const Place& at) const {
     const char* from = token_at(x, at) + lane * x.column;
 #pragma unroll
-    for (int i = 0; i < D / 32; ++i) bits.x[i] = load_bits(from + 32 * i * x.column, x.dtype);
-    return bits;
+    for (int e = 0; e < D / 32; ++e) bits[e] = load_bits(from + 32 * e * x.column, x.dtype);
   }
   __device__ __forceinline__ double norm_of(const float (&x)[D / 32]) const {
     double sum = 0;  // squares of the smallest and the largest numbers of fp32 are beyond it
 #pragma unroll
-    for (int i = 0; i < D / 32; ++i) sum += static_cast<double>(x[i]) * x[i];
+    for (int e = 0; e < D / 32; ++e) sum += static_cast<double>(x[e]) * x[e];
     return sqrt(warp_sum(sum) + p.eps);
   }
 
-  __device__ __forceinline__ void prepare(int i) const {
-    if (i >= units) return;
+  __device__ __forceinline__ Vectors request(int i) const {
+    Vectors x = {};
+    if (i >= units) return x;
     const Place at = place(i);
-    const auto bits_of = [&](const Strided& x) {
-      return x.data ? load_bits(token_at(x, at), x.dtype) : 0u;
+    const auto bits_of = [&](const Strided& gate) {
+      return gate.data ? load_bits(token_at(gate, at), gate.dtype) : 0u;
     };
+    load_row(x.q, p.q, at), load_row(x.k, p.k, at), load_row(x.v, p.v, at);
+    x.alpha = bits_of(p.alpha), x.beta = bits_of(p.beta);
+    if (states == 2) x.mu = bits_of(p.mu), x.eta = bits_of(p.eta);
     const Strided& d = p.q_correction;
-    const std::uint32_t alpha = bits_of(p.alpha), mu = bits_of(p.mu), beta = bits_of(p.beta),
-                        eta = bits_of(p.eta);
-    const std::uint32_t correction =
-        d.data ? load_bits(d.data + shared_head(at.head, d) * d.head, d.dtype) : 0u;
-    const Bits q_bits = load_row(p.q, at), k_bits = load_row(p.k, at), v_bits = load_row(p.v, at);
-    const float q_correction = element_of_bits(correction, d.dtype);
+    if (d.data) x.q_correction = load_bits(d.data + shared_head(at.head, d) * d.head, d.dtype);
+    return x;
+  }
+
+  __device__ __forceinline__ void deliver(int i, const Vectors& x) const {
+    if (i >= units) return;
+    const float q_correction = element_of_bits(x.q_correction, p.q_correction.dtype);
     float q[D / 32], k[D / 32];
 #pragma unroll
     for (int e = 0; e < D / 32; ++e) {
-      k[e] = element_of_bits(k_bits.x[e], p.k.dtype);
-      q[e] = element_of_bits(q_bits.x[e], p.q.dtype) - q_correction * k[e];
+      k[e] = element_of_bits(x.k[e], p.k.dtype);
+      q[e] = element_of_bits(x.q[e], p.q.dtype) - q_correction * k[e];
     }
     if (p.normalise) {
       const double of_q = norm_of(q), of_k = norm_of(k);
@@ -140,16 +145,17 @@ struct Stream {
 #pragma unroll
     for (int e = 0; e < D / 32; ++e) {
       s.qk[slot][lane + 32 * e] = make_float2(q[e], k[e]);
-      s.v[slot][lane + 32 * e] = element_of_bits(v_bits.x[e], p.v.dtype);
+      s.v[slot][lane + 32 * e] = element_of_bits(x.v[e], p.v.dtype);
     }
-    const auto gate = [](const Strided& x, std::uint32_t bits, bool is_log) {
-      if (!x.data) return 1.0f;
-      const float g = element_of_bits(bits, x.dtype);
+    const auto gate = [](const Strided& of, std::uint32_t bits, bool is_log) {
+      if (!of.data) return 1.0f;
+      const float g = element_of_bits(bits, of.dtype);
       return is_log ? expf(g) : g;
     };
     if (lane != 0) return;
-    s.alpha[slot] = gate(p.alpha, alpha, p.alpha_is_log), s.mu[slot] = gate(p.mu, mu, p.mu_is_log);
-    s.beta[slot] = gate(p.beta, beta, false), s.eta[slot] = gate(p.eta, eta, false);
+    s.alpha[slot] = gate(p.alpha, x.alpha, p.alpha_is_log);
+    s.beta[slot] = gate(p.beta, x.beta, false);
+    s.mu[slot] = gate(p.mu, x.mu, p.mu_is_log), s.eta[slot] = gate(p.eta, x.eta, false);
   }
 
   __device__ __forceinline__ void store_read(int i) const {
@@ -168,11 +174,13 @@ struct Stream {
   }
 
   __device__ __forceinline__ void supply() const {
-    prepare(0);
+    deliver(0, request(0));
+    Vectors next = request(1);  // a unit's time ahead: memory is busy, and answers late
     for (int i = 0; i < units; ++i) {
       __syncthreads();
+      deliver(i + 1, next);
+      next = request(i + 2);
       store_read(i - 1);
-      prepare(i + 1);
     }
     __syncthreads();
     store_read(units - 1);
