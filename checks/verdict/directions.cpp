@@ -3,6 +3,7 @@
 
 #include "checks/faults/fault.hpp"
 #include "checks/verdict/diagnosis.hpp"
+#include "checks/verdict/mixed_up.hpp"
 #include "reference/oracle/parallel.hpp"
 #include "reference/scalars/scalars.hpp"
 
@@ -11,21 +12,6 @@ namespace {
 
 // A step small against any gate, large against the rounding of double.
 constexpr double kStep = 0x1p-20;
-
-ErrorTensors difference(const Result<double>& a, const Result<double>& b, double factor) {
-  ErrorTensors d;
-  const auto add = [&](const std::string& name, const Tensor<double>& x, const Tensor<double>& y) {
-    std::vector<double>& out = d[name];
-    out.resize(x.data.size());
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      const double e = (x.data[i] - y.data[i]) * factor;
-      out[i] = std::isfinite(e) ? e : 0;
-    }
-  };
-  for (const auto& [name, t] : a.outputs) add(name, t, b.outputs.at(name));
-  for (const auto& [name, t] : a.gradients) add("d_" + name, t, b.gradients.at(name));
-  return d;
-}
 
 /// Inputs whose scale a kernel may get wrong by a constant factor: every gate.
 bool is_gate(const InputSpec& in) {
@@ -64,7 +50,7 @@ std::vector<Direction> directions(const ValidCase& c, const PrecisionModel& mode
   std::vector<Direction> all(applicable.size());
   parallel_for(static_cast<std::int64_t>(applicable.size()), threads, [&](std::int64_t i) {
     all[i].id = applicable[i]->info().id;
-    all[i].is_fault = true;
+    all[i].is_fault = all[i].sized = true;
     // So much of a fault is what rounding one factor by a few units does.
     all[i].allowed = 4 * unit;
     // Operands that are rounded alike have the same errors, which is no fault of theirs.
