@@ -35,6 +35,11 @@ RandomRecipe random_recipe(const Operation& operation, const PrecisionModel& mod
 RandomRecipe random_recipe(const Operation& operation, const PrecisionModel& model,
                            std::uint64_t seed, std::uint64_t index, const CaseLimits& limits = {});
 
+/// Values of an option beside its default: of numbers a quarter and four times of it and the ends
+/// of the range at 0, of names and of yes or no all. None of options that a candidate declares or
+/// whose numbers only the operation knows.
+std::vector<std::string> option_values(const OptionSpec& option);
+
 struct RandomCase {
   CheckCase given;
   CaseClasses classes;
