@@ -188,7 +188,9 @@ class Grid {
         continue;
       for (const std::string& value : option_values(option)) {
         const std::string setting = option.name + "=" + value;
-        add("option " + setting, {{'T', 9}}).options = {setting};
+        std::vector<std::string>& options = add("option " + setting, {{'T', 9}}).options;
+        options = needed_options({setting});
+        options.push_back(setting);
       }
     }
   }

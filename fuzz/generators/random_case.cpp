@@ -222,6 +222,11 @@ class Drawer {
       recipe_.options.push_back(option.name + "=" + value);
       classes_["option " + option.name] = value;
     }
+    for (const std::string& option : needed_options(recipe_.options)) {
+      recipe_.options.push_back(option);
+      recipe_.keys = recipe_.values = "random";
+      classes_["option " + option.substr(0, option.find('='))] = "true";
+    }
     classes_["keys"] = recipe_.keys;
     classes_["values"] = recipe_.values;
   }
@@ -235,6 +240,15 @@ class Drawer {
 };
 
 }  // namespace
+
+std::vector<std::string> needed_options(const std::vector<std::string>& options) {
+  const auto is_set = [&](const std::string& name) {
+    return std::any_of(options.begin(), options.end(),
+                       [&](const std::string& o) { return o.starts_with(name + "="); });
+  };
+  if (is_set("l2norm_eps") && !is_set("qk_l2norm")) return {"qk_l2norm=true"};
+  return {};
+}
 
 std::vector<std::string> option_values(const OptionSpec& option) {
   if (option.name == "chunk") return {};  // of the form, which the candidate declares

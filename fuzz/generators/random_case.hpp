@@ -40,6 +40,9 @@ RandomRecipe random_recipe(const Operation& operation, const PrecisionModel& mod
 /// whose numbers only the operation knows.
 std::vector<std::string> option_values(const OptionSpec& option);
 
+/// What must be set beside these options, or one of them has no effect.
+std::vector<std::string> needed_options(const std::vector<std::string>& options);
+
 struct RandomCase {
   CheckCase given;
   CaseClasses classes;
