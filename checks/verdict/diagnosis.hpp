@@ -79,6 +79,9 @@ struct StructureFinding {
 /// with probability below 10^-6 by a correct candidate of the declared precision.
 inline constexpr double kStructureThreshold = 8, kFilterThreshold = 7;
 
+/// Inputs whose scale a kernel may get wrong by a constant factor: every gate.
+bool is_gate(const InputSpec& in);
+
 /// Directions of every applicable fault (but those in `without`), gate and constant of the case.
 std::vector<Direction> directions(const ValidCase& c, const PrecisionModel& model, bool gradients,
                                   int threads, const std::vector<std::string>& without = {});

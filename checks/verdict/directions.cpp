@@ -13,11 +13,6 @@ namespace {
 // A step small against any gate, large against the rounding of double.
 constexpr double kStep = 0x1p-20;
 
-/// Inputs whose scale a kernel may get wrong by a constant factor: every gate.
-bool is_gate(const InputSpec& in) {
-  return in.role != Role::state && std::isfinite(in.domain.hi) && in.domain.lo >= 0;
-}
-
 /// The case with one input multiplied by 1 + kStep; a gate given as a logarithm is shifted.
 Problem<double> scaled(const ValidCase& c, const std::string& name, bool is_log) {
   Problem<double> problem = lift<double>(c);
@@ -32,6 +27,10 @@ Problem<double> scaled(const ValidCase& c, const std::string& name, bool is_log)
 }
 
 }  // namespace
+
+bool is_gate(const InputSpec& in) {
+  return in.role != Role::state && std::isfinite(in.domain.hi) && in.domain.lo >= 0;
+}
 
 std::vector<Direction> directions(const ValidCase& c, const PrecisionModel& model, bool gradients,
                                   int threads, const std::vector<std::string>& without) {

@@ -42,7 +42,7 @@ class Explanation {
     const double by_tensor = left_by(found);
     // With the dictionary's word for it, what the tensors show is said beside.
     if (explained || !(by_tensor < kClearlyLess * left)) {
-      if (!explained && name_mixed_up(left)) return;
+      if (!explained && name_mixed_up(left, found)) return;
       say(first);
       if (!first.on.empty() && first.on[0].is_fault && std::isfinite(by_tensor)) {
         verdict_.cause += "; " + account_text(found);
@@ -137,10 +137,10 @@ class Explanation {
     return left;
   }
 
-  bool name_mixed_up(double left) {
+  bool name_mixed_up(double left, const std::vector<Account>& found) {
     std::vector<FilterResult> all;
     if (request_.gradients) {
-      all.push_back(followed(c_, filters_, accounts_of_all()));
+      all.push_back(followed(c_, filters_, found));
       if (all[0].id.empty()) all.clear();
     }
     if (all.empty()) all = mixed_up(c_, filters_, request_.gradients, request_.threads);

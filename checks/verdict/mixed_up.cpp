@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <mutex>
 
 #include "checks/faults/facts.hpp"
 #include "checks/faults/rearrange.hpp"
@@ -20,10 +19,6 @@ constexpr double kShare = 0.001, kShareOfTensor = 0.02, kNoiseOfTensor = 4;
 
 using Tensors = std::map<std::string, Tensor<double>>;
 using Places = std::vector<std::int64_t>;
-
-bool is_gate(const InputSpec& in) {
-  return in.role != Role::state && std::isfinite(in.domain.hi) && in.domain.lo >= 0;
-}
 
 /// Query, key, value and the like.
 bool is_vector(const InputSpec& in) {

@@ -238,6 +238,74 @@ TEST_CASE("explain: an input read for another", "[verdict][explain]") {
   }
 }
 
+TEST_CASE("explain: gradients that follow, forward pass alone, automatic differentiation",
+          "[verdict][explain]") {
+  const ValidCase c = make("gdn", "B=1,T=20,H=3,K=6,V=5", "fp32");
+  const PrecisionModel model = preset_model("fp32");
+  // The heads of o exchanged behind the recurrence: its cotangent reaches the other head.
+  RunResult result = kernel(c, model, [](Problem<Rounded>& p) {
+    auto& t = p.cotangents.at("o");
+    const auto given = t;
+    for (std::int64_t i = 0; i < t.size(); ++i) {
+      const std::int64_t h = i / 5 % 3;
+      t.data[i] = given.data[i + (h == 0 ? 5 : h == 1 ? -5 : 0)];
+    }
+  });
+  Tensor<double>& o = result.outputs.at("o");
+  o.data = with_heads(o, {1, 0, 2});
+  Verdict v = judged(c, "fp32", result);
+  CAPTURE(v.cause);
+  CHECK(says(v, "heads 0 and 1 exchanged in o, and the gradients follow"));
+
+  const RunResult right = kernel(c, model);
+  const Change swapped = [](Problem<Rounded>& p) { p.inputs.at("alpha") = p.inputs.at("beta"); };
+  result = kernel(c, model, swapped);
+  Tensor<double>&d_alpha = result.gradients.at("alpha"), &d_beta = result.gradients.at("beta");
+  for (std::int64_t i = 0; i < d_beta.size(); ++i) d_beta.data[i] += d_alpha.data[i];
+  scale(d_alpha.data, 0);
+  v = judged(c, "fp32", result);
+  CAPTURE(v.cause);
+  CHECK(blames(v, "alpha read as beta"));
+
+  result = kernel(c, model, swapped);
+  result.gradients = right.gradients;
+  v = judged(c, "fp32", result);
+  CAPTURE(v.cause);
+  CHECK(blames(v, "alpha read as beta in the forward pass alone"));
+}
+
+TEST_CASE("explain: what is right, and what nobody knows, is blamed on nothing",
+          "[verdict][explain]") {
+  for (const char* op : {"gdn", "mdn", "m2rnn", "lstm"}) {
+    const ValidCase c = make(op, "", "fp32");
+    const RunResult right = kernel(c, preset_model("fp32"));
+    Verdict v = judged(c, "fp32", right);
+    CAPTURE(op, v.cause);
+    CHECK(v.kind == VerdictKind::pass);
+    CHECK((v.cause.empty() && v.blamed.empty()));
+    // One element, errors of one percent everywhere, one head of one tensor scaled.
+    for (auto* tensors : {&right.outputs, &right.gradients}) {
+      for (const auto& [name, t] : *tensors) {
+        for (const int kind : {0, 1, 2}) {
+          RunResult result = right;
+          auto& changed = tensors == &right.outputs ? result.outputs : result.gradients;
+          std::vector<double>& x = changed.at(name).data;
+          if (x.size() < 8) continue;  // of so few, any error may look like something
+          for (std::size_t i = 0; i < x.size(); ++i) {
+            if (kind == 0) x[i] += i == x.size() / 3 ? 0.5 : 0;
+            if (kind == 1) x[i] *= 1 + 0.01 * std::sin(12.9898 * static_cast<double>(i * i));
+            if (kind == 2 && i < x.size() / 2) x[i] *= 1.5;
+          }
+          v = judged(c, "fp32", result);
+          CAPTURE(name, kind, v.cause);
+          CHECK(is_finding(v.kind));
+          CHECK((v.cause.empty() && v.blamed.empty()));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("explain: what is stored in another order, and time that runs backwards",
           "[verdict][explain]") {
   const ValidCase c = make("gdn", "B=1,T=20,H=2,K=6,V=5", "fp32");
