@@ -219,6 +219,8 @@ class Drawer {
       if (option.name == "qk_l2norm" || undefined) {
         recipe_.keys = recipe_.values = "random";
       }
+      // Where gates at e^-90 leave values that underflow, no format has their direction either.
+      if (undefined) recipe_.activations = "random";
       recipe_.options.push_back(option.name + "=" + value);
       classes_["option " + option.name] = value;
     }
@@ -229,6 +231,7 @@ class Drawer {
     }
     classes_["keys"] = recipe_.keys;
     classes_["values"] = recipe_.values;
+    if (classes_.count("activations")) classes_["activations"] = recipe_.activations;
   }
 
   const Schema schema_;

@@ -306,6 +306,19 @@ TEST_CASE("explain: what is right, and what nobody knows, is blamed on nothing",
   }
 }
 
+TEST_CASE("explain: what cannot be evaluated is no cause", "[verdict][explain]") {
+  // A key that is not read is a row of zeros, which has no direction.
+  const ValidCase c =
+      make("gdn", "B=1,T=12,H=2,K=6,V=5", "fp32", false, {"qk_l2norm=true", "l2norm_eps=0"});
+  RunResult result = kernel(c, preset_model("fp32"));
+  for (std::size_t i = 0; i < 30; ++i)
+    result.outputs.at("o").data[i] += 0.1 * static_cast<double>(i);
+  Verdict v;
+  CHECK_NOTHROW(v = judged(c, "fp32", result));
+  CHECK(is_finding(v.kind));
+  CHECK(v.blamed.empty());
+}
+
 TEST_CASE("explain: what is stored in another order, and time that runs backwards",
           "[verdict][explain]") {
   const ValidCase c = make("gdn", "B=1,T=20,H=2,K=6,V=5", "fp32");
