@@ -89,6 +89,7 @@ Json verdict_json(const Verdict& v) {
     filters.push_back({{"id", f.id},
                        {"coefficient", real(f.coefficient)},
                        {"standard_error", real(f.standard_error)},
+                       {"uncertainty", real(f.uncertainty())},
                        {"explained", real(f.explained)},
                        {"significance", real(f.significance())}});
   }

@@ -63,7 +63,7 @@ std::string verdict_text(const Verdict& v) {
   for (std::size_t i = 0; i < std::min<std::size_t>(v.filters.size(), 3); ++i) {
     const FilterResult& f = v.filters[i];
     text += fmt::format("  filter    {}: coefficient {:.3g} ± {:.1g}, explains {:.1f} %\n", f.id,
-                        f.coefficient, f.standard_error, 100 * std::min(1.0, f.explained));
+                        f.coefficient, f.uncertainty(), 100 * std::min(1.0, f.explained));
   }
   for (std::size_t i = 0; i < std::min<std::size_t>(v.structures.size(), 3); ++i) {
     const StructureFinding& s = v.structures[i];

@@ -29,28 +29,55 @@ double root_mean_square(Of of, std::size_t first, std::size_t last) {
   return first == last ? 0 : std::sqrt(std::max(sums[0], sums[1]) / half);
 }
 
-FilterResult filter(const Expectation& expectation,
-                    const std::map<std::string, std::vector<double>>& weight,
-                    const ErrorTensors& error, double error_energy, double noise_energy,
-                    const Direction& direction) {
+/// Sums over all elements of <a, b> in units of σ².
+struct Products {
+  double aa = 0, ab = 0, bb = 0;
+};
+
+}  // namespace
+
+Filters::Filters(const Expectation& expectation, const ErrorTensors& error)
+    : expectation_(expectation), error_(error) {
+  for (const auto& [name, e] : expectation) {
+    weight_[name] = weights(e);
+    energy_ += energy(name);
+    noise_ += noise(name);
+  }
+}
+
+double Filters::energy(const std::string& tensor) const {
+  const std::vector<double>&w = weight_.at(tensor), &err = error_.at(tensor);
+  double sum = 0;
+  for (std::size_t i = 0; i < err.size(); ++i) sum += w[i] * err[i] * err[i];
+  return sum;
+}
+
+double Filters::noise(const std::string& tensor) const {
+  const std::vector<double>& w = weight_.at(tensor);
+  return static_cast<double>(std::count_if(w.begin(), w.end(), [](double x) { return x > 0; }));
+}
+
+FilterResult Filters::operator()(const Direction& direction) const {
   FilterResult r;
   r.id = direction.id;
   r.is_fault = direction.is_fault;
+  r.sized = direction.sized;
+  r.says = direction.says;
   r.allowed = direction.allowed;
   r.accuses = direction.accuses;
   r.rounding = direction.rounding;
-  r.energy = error_energy;
-  r.noise_energy = noise_energy;
-  r.left = error_energy;
+  r.energy = energy_;
+  r.noise_energy = noise_;
+  r.left = energy_;
   double dd = 0, ed = 0;
   std::vector<double> lane_ed;
   const ExpectedTensor* any = nullptr;
   for (const auto& [name, d] : direction.d) {
-    const auto found = expectation.find(name);
-    if (found == expectation.end()) continue;
+    const auto found = expectation_.find(name);
+    if (found == expectation_.end()) continue;
     const ExpectedTensor& e = found->second;
     any = &e;
-    const std::vector<double>&w = weight.at(name), &err = error.at(name);
+    const std::vector<double>&w = weight_.at(name), &err = error_.at(name);
     lane_ed.resize(e.lanes.size());
     for (std::size_t i = 0; i < d.size(); ++i) {
       const double wd = w[i] * d[i];
@@ -69,12 +96,48 @@ FilterResult filter(const Expectation& expectation,
                                                     first, last);
                           }) /
       dd;
-  r.explained = error_energy > 0 ? ed * ed / dd / error_energy : 0;
-  r.left = direction.is_fault ? error_energy - 2 * ed + dd : error_energy - ed * ed / dd;
+  r.explained = energy_ > 0 ? ed * ed / dd / energy_ : 0;
+  r.left = direction.sized ? energy_ - 2 * ed + dd : energy_ - ed * ed / dd;
+  r.misfit = std::sqrt(std::max(0.0, energy_ - ed * ed / dd - kLeftToNoise * noise_) / dd);
   return r;
 }
 
-}  // namespace
+double Filters::told_apart(const Direction& a, const Direction& b) const {
+  Products p;
+  double ea = 0, eb = 0;
+  std::vector<double> lane_a, lane_b;
+  const ExpectedTensor* any = nullptr;
+  const std::vector<double> none;
+  for (const auto& [name, e] : expectation_) {
+    const auto in_a = a.d.find(name), in_b = b.d.find(name);
+    if (in_a == a.d.end() && in_b == b.d.end()) continue;
+    any = &e;
+    lane_a.resize(e.lanes.size());
+    lane_b.resize(e.lanes.size());
+    const std::vector<double>&w = weight_.at(name), &err = error_.at(name);
+    for (std::size_t i = 0; i < err.size(); ++i) {
+      if (w[i] == 0) continue;
+      const double x = in_a == a.d.end() ? 0 : in_a->second[i];
+      const double y = in_b == b.d.end() ? 0 : in_b->second[i];
+      p.aa += w[i] * x * x;
+      p.ab += w[i] * x * y;
+      p.bb += w[i] * y * y;
+      ea += w[i] * x * err[i];
+      eb += w[i] * y * err[i];
+      for (std::size_t l = 0; l < e.lanes.size(); ++l) {
+        lane_a[l] += w[i] * x * e.lanes[l][i];
+        lane_b[l] += w[i] * y * e.lanes[l][i];
+      }
+    }
+  }
+  if (!(p.bb > 0) || any == nullptr) return 0;
+  const double share = p.ab / p.bb;
+  const double scale = largest_over_groups(*any, [&](std::size_t first, std::size_t last) {
+    return root_mean_square([&](std::size_t l) { return lane_a[l] - share * lane_b[l]; }, first,
+                            last);
+  });
+  return scale > 0 ? std::fabs(ea - share * eb) / scale : 0;
+}
 
 double FilterResult::significance() const {
   const double beyond = std::fabs(coefficient) - allowed;
@@ -82,21 +145,21 @@ double FilterResult::significance() const {
   return standard_error > 0 ? beyond / standard_error : 1e300;
 }
 
+bool fits(const FilterResult& r, double share) {
+  if (!(r.significance() > kFilterThreshold)) return false;
+  if (r.sized &&
+      !(std::fabs(r.coefficient - 1) <= std::max(kOwnSize, kSizeErrors * r.standard_error))) {
+    return false;
+  }
+  return r.left <= std::max(share * r.energy, kLeftToNoise * r.noise_energy);
+}
+
 Blame blame(const std::vector<FilterResult>& filters) {
-  constexpr double kSize = 0.1, kStandardErrors = 5;  // how far a fault may be from its own size
-  constexpr double kShare = 0.2, kNoise = 1.5;        // what may be left of the error
-  constexpr double kSame = 1.5;                       // how much more the same function may leave
-  const auto fits = [&](const FilterResult& r) {
-    if (!(r.significance() > kFilterThreshold)) return false;
-    if (r.is_fault &&
-        !(std::fabs(r.coefficient - 1) <= std::max(kSize, kStandardErrors * r.standard_error))) {
-      return false;
-    }
-    return r.left <= std::max(kShare * r.energy, kNoise * r.noise_energy);
-  };
+  constexpr double kShare = 0.2;  // what may be left of the error
+  constexpr double kSame = 1.5;   // how much more the same function may leave
   const FilterResult* best = nullptr;
   for (const FilterResult& r : filters) {
-    if (fits(r) && (!best || r.left < best->left)) best = &r;
+    if (fits(r, kShare) && (!best || r.left < best->left)) best = &r;
   }
   Blame result;
   if (!best) {
@@ -116,8 +179,8 @@ Blame blame(const std::vector<FilterResult>& filters) {
   for (const FilterResult& r : filters) {
     const double close = kSame * std::max(best->left, 0.0) + 1e-12 * best->energy;
     const bool same_size =
-        std::fabs(r.coefficient - best->coefficient) <= 1e-6 + kStandardErrors * r.standard_error;
-    if (&r != best && r.is_fault && fits(r) && r.left <= close && same_size) {
+        std::fabs(r.coefficient - best->coefficient) <= 1e-6 + kSizeErrors * r.standard_error;
+    if (&r != best && r.is_fault && fits(r, kShare) && r.left <= close && same_size) {
       result.on.push_back(r);
     }
   }
@@ -131,20 +194,10 @@ std::vector<FilterResult> matched_filters(const Expectation& expectation, const 
   for (const Direction& d : directions) {
     if (std::find(without.begin(), without.end(), d.id) == without.end()) considered.push_back(&d);
   }
-  std::map<std::string, std::vector<double>> weight;
-  double energy = 0, noise = 0;
-  for (const auto& [name, e] : expectation) {
-    weight[name] = weights(e);
-    const std::vector<double>& err = error.at(name);
-    for (std::size_t i = 0; i < err.size(); ++i) {
-      energy += weight[name][i] * err[i] * err[i];
-      noise += weight[name][i] > 0;
-    }
-  }
+  const Filters filter(expectation, error);
   std::vector<FilterResult> results(considered.size());
-  parallel_for(static_cast<std::int64_t>(considered.size()), threads, [&](std::int64_t i) {
-    results[i] = filter(expectation, weight, error, energy, noise, *considered[i]);
-  });
+  parallel_for(static_cast<std::int64_t>(considered.size()), threads,
+               [&](std::int64_t i) { results[i] = filter(*considered[i]); });
   const auto significant = [](const FilterResult& r) {
     return r.significance() > kFilterThreshold;
   };

@@ -2,6 +2,7 @@
 // the sensitivity to every gate and constant; structure of the error over time, heads and rows.
 #pragma once
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,12 @@ using ErrorTensors = std::map<std::string, std::vector<double>>;
 
 /// A direction in which an error may point: d = y_wrong - y_true per unit of `unit`.
 struct Direction {
-  std::string id;  // fault id, "gate alpha", "option scale"
+  std::string id;  // fault id, "gate alpha", "option scale", "input k"
   bool is_fault = false;
-  double allowed = 0;  // |coefficient| that the model itself allows (error of exp, …)
+  /// It has a size of its own, 1: it is there or it is not. All faults, and what is mixed up.
+  bool sized = false;
+  std::string says = {};  // what such a kernel does, where the id does not say it
+  double allowed = 0;     // |coefficient| that the model itself allows (error of exp, …)
   /// False: a correct candidate may have some of it, so that it explains but does not accuse.
   bool accuses = true;
   bool rounding = false;  // a fault of rounding: which way it goes depends on the last bits
@@ -27,10 +31,15 @@ struct Direction {
 /// Least-squares coefficient of an error on one direction, weighted by 1/σ².
 struct FilterResult {
   std::string id;
-  bool is_fault = false;
+  bool is_fault = false, sized = false;
+  std::string says = {};
   double coefficient = 0;
   double standard_error = 0;  // from the same statistic over the lanes
-  double explained = 0;       // share of the error's weighted energy
+  /// What may be wrong with the coefficient beyond that: as much of it as the remainder of the
+  /// error, where that is more than noise, could contribute or hide.
+  double misfit = 0;
+  double uncertainty() const { return std::hypot(standard_error, misfit); }
+  double explained = 0;  // share of the error's weighted energy
   double allowed = 0;
   bool accuses = true, rounding = false;
   /// Energies in units of σ²: of the error, of correct noise, and of what the direction leaves of
@@ -43,6 +52,14 @@ struct FilterResult {
 struct Blame {
   std::vector<FilterResult> on;  // empty: nothing known fits
 };
+
+/// How far a direction that has a size may be from it, and how much of the error may be left to
+/// noise for a direction to be its cause.
+inline constexpr double kOwnSize = 0.1, kSizeErrors = 5, kLeftToNoise = 1.5;
+
+/// Is the result significant, of its own size, and is what it leaves noise or at most that share of
+/// the error?
+bool fits(const FilterResult& r, double share);
 
 /// The known direction that leaves least of the error, if what it leaves is noise or a small share.
 /// A fault must have its own size: half of it is something else.
@@ -62,9 +79,36 @@ struct StructureFinding {
 /// with probability below 10^-6 by a correct candidate of the declared precision.
 inline constexpr double kStructureThreshold = 8, kFilterThreshold = 7;
 
+/// Inputs whose scale a kernel may get wrong by a constant factor: every gate.
+bool is_gate(const InputSpec& in);
+
 /// Directions of every applicable fault (but those in `without`), gate and constant of the case.
 std::vector<Direction> directions(const ValidCase& c, const PrecisionModel& model, bool gradients,
                                   int threads, const std::vector<std::string>& without = {});
+
+/// An error against one direction after the other.
+class Filters {
+ public:
+  Filters(const Expectation& expectation, const ErrorTensors& error);
+  FilterResult operator()(const Direction& direction) const;
+  /// Is there more of `a` in the error than there is because of `b`, in standard errors: does the
+  /// case tell the two apart, once b has been taken out?
+  double told_apart(const Direction& a, const Direction& b) const;
+  double energy() const { return energy_; }  // of the error, in units of σ²
+  double energy(const std::string& tensor) const;
+  /// Elements with a σ: about the energy of correct noise.
+  double noise() const { return noise_; }
+  double noise(const std::string& tensor) const;
+  const std::vector<double>& weight(const std::string& tensor) const { return weight_.at(tensor); }
+  const Expectation& expectation() const { return expectation_; }
+  const ErrorTensors& error() const { return error_; }
+
+ private:
+  const Expectation& expectation_;
+  const ErrorTensors& error_;
+  ErrorTensors weight_;  // 1/σ²
+  double energy_ = 0, noise_ = 0;
+};
 
 /// Of all directions but those in `without`, sorted by explained share among the significant ones,
 /// then by significance.

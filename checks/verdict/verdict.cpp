@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "checks/verdict/explain.hpp"
 #include "checks/verdict/hard_bound.hpp"
 #include "reference/scalars/scalars.hpp"
 
@@ -128,39 +129,6 @@ void judge_exactly(const Expectation& expectation, const RunResult& result, std:
           name, values[i], e.truth[i], place(e, static_cast<std::int64_t>(i), chunk));
       return;
     }
-  }
-}
-
-void explain(const ValidCase& c, const PrecisionModel& model, const Expectation& expectation,
-             const ErrorTensors& error, const JudgeRequest& request, std::int64_t chunk,
-             Verdict& verdict) {
-  std::vector<Direction> own;
-  if (!request.known) {
-    own = directions(c, model, request.gradients, request.threads, request.without);
-  }
-  const auto all = matched_filters(expectation, error, request.known ? *request.known : own,
-                                   request.without, request.threads);
-  for (const FilterResult& r : all) {
-    if (r.significance() > kFilterThreshold) verdict.filters.push_back(r);
-  }
-  verdict.structures = structure(expectation, error, chunk);
-  if (verdict.structures.size() > 8) verdict.structures.resize(8);
-  const Blame found = blame(verdict.filters);
-  if (found.on.empty()) return;
-  for (const FilterResult& r : found.on) verdict.blamed.push_back(r.id);
-  const FilterResult& r = found.on[0];
-  const double share = 100 * std::clamp(r.explained, 0.0, 1.0);
-  if (r.is_fault) {
-    verdict.cause = fmt::format("{:.0f} % of the error is {} (coefficient {:.3f} ± {:.1e})", share,
-                                r.id, r.coefficient, r.standard_error);
-    for (std::size_t i = 1; i < found.on.size(); ++i) {
-      verdict.cause += (i == 1 ? "; in this case the same as " : ", ") + found.on[i].id;
-    }
-  } else {
-    verdict.cause =
-        fmt::format("effective {} too {} by {:.2e} ± {:.0e} relative ({:.0f} % of the error)",
-                    r.id.substr(r.id.find(' ') + 1), r.coefficient < 0 ? "small" : "large",
-                    std::fabs(r.coefficient), r.standard_error, share);
   }
 }
 
@@ -386,7 +354,17 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
     explain_overflow(c, model, expectation, result, request, verdict);
   }
   if (request.diagnose && !request.exact && finite) {
-    explain(c, model, expectation, error, request, chunk, verdict);
+    std::vector<Direction> own;
+    if (!request.known) {
+      own = directions(c, model, request.gradients, request.threads, request.without);
+    }
+    const std::vector<Direction>& known = request.known ? *request.known : own;
+    for (FilterResult& r :
+         matched_filters(expectation, error, known, request.without, request.threads)) {
+      if (r.significance() > kFilterThreshold) verdict.filters.push_back(std::move(r));
+    }
+    verdict.structures = structure(expectation, error, chunk);
+    if (verdict.structures.size() > 8) verdict.structures.resize(8);
     const auto accused =
         std::find_if(verdict.filters.begin(), verdict.filters.end(), [](const FilterResult& r) {
           // A fault has its own size; many times that is no fault.
@@ -405,6 +383,9 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
       verdict.sentence = fmt::format(
           "no element stands out, but {} {} at {} = {} ({:.1f} standard errors)", s.tensor,
           s.statistic == "rms" ? "is noisier" : "is biased", s.axis, s.index, s.significance);
+    }
+    if (verdict.kind != VerdictKind::pass) {
+      name_cause(c, Filters(expectation, error), known, request, verdict);
     }
   }
   if (!verdict.hygiene.empty()) {

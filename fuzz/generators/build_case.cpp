@@ -39,6 +39,7 @@ class Finisher {
       if (is_token_vector(*in)) values(tensor, random);
       if (is_key(name)) keys(tensor, random);
       if (in->role == Role::token && in->axes.back() == 'M') routing(tensor, random);
+      if (is_activation(*in, schema_)) activations(tensor, random);
       if (in->role == Role::state) state(tensor);
       if (ladder() && is_decay(*in)) steps(*in, name, tensor, random);
       for (double& x : tensor.values) x = round_to_dtype(x, tensor.dtype);
@@ -112,6 +113,16 @@ class Finisher {
     }
   }
 
+  /// Where fp32 and bf16 have 0 or 1 for a sigmoid, ±1 for tanh, x or 0 for softplus.
+  void activations(CaseTensor& t, Stream& random) const {
+    if (recipe_.activations == "random") return;
+    for (double& x : t.values) {
+      if (recipe_.activations == "mixed" && random.below(4) != 0) continue;
+      const double sign = random.below(2) == 0 ? -1 : 1;
+      x = sign * static_cast<double>(20 + random.below(81));
+    }
+  }
+
   void state(CaseTensor& t) const {
     if (recipe_.states == "zero") std::fill(t.values.begin(), t.values.end(), 0.0);
   }
@@ -168,6 +179,18 @@ const std::vector<std::string>& value_kinds() {
 const std::vector<std::string>& routing_kinds() {
   static const std::vector<std::string> kinds = {"random", "one", "empty", "ties", "gaps"};
   return kinds;
+}
+
+const std::vector<std::string>& activation_kinds() {
+  static const std::vector<std::string> kinds = {"random", "saturated", "mixed"};
+  return kinds;
+}
+
+bool is_activation(const InputSpec& in, const Schema& schema) {
+  if (in.role != Role::token || in.integer || in.axes.empty()) return false;
+  if (std::isfinite(in.domain.lo) || std::isfinite(in.domain.hi)) return false;
+  const char last = in.axes.back();
+  return last == schema.head_axis || last == 'D' || last == 'E';
 }
 
 ValidCase build_case(const CaseRecipe& recipe) {

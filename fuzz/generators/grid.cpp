@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "fuzz/generators/own.hpp"
+#include "fuzz/generators/random_case.hpp"
 #include "reference/case/text.hpp"
 #include "reference/oracle/registry.hpp"
 
@@ -174,9 +175,23 @@ class Grid {
     for (const std::string& kind : routing_kinds()) {
       if (kind != "random" && uses('M')) add("routing " + kind, {{'T', C_ + 1}}).routing = kind;
     }
+    const bool activations =
+        std::any_of(schema_.inputs.begin(), schema_.inputs.end(),
+                    [&](const InputSpec& in) { return is_activation(in, schema_); });
+    for (const std::string& kind : activation_kinds()) {
+      if (kind != "random" && activations)
+        add("activations " + kind, {{'T', 11}}).activations = kind;
+    }
+    const bool own = own_generator(ordinary_.op) != nullptr;  // knows names and numbers itself
     for (const OptionSpec& option : schema_.options) {
-      if (option.type != OptionType::boolean) continue;
-      add("option " + option.name, {{'T', 9}}).options = {option.name + "=true"};
+      if (own && (option.type == OptionType::string || option.type == OptionType::integer))
+        continue;
+      for (const std::string& value : option_values(option)) {
+        const std::string setting = option.name + "=" + value;
+        std::vector<std::string>& options = add("option " + setting, {{'T', 9}}).options;
+        options = needed_options({setting});
+        options.push_back(setting);
+      }
     }
   }
 

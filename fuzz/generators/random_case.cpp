@@ -1,8 +1,11 @@
 #include "fuzz/generators/random_case.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <variant>
 
 #include "fuzz/generators/own.hpp"
 #include "reference/case/generate.hpp"
@@ -138,8 +141,11 @@ class Drawer {
     names.push_back("ladder");
     recipe_.gates = {pick(random_, names)};
     classes_["gates"] = recipe_.gates[0];
-    recipe_.log_gates = chance(random_, 50);
-    classes_["gate form"] = recipe_.log_gates ? "logarithms" : "linear";
+    if (std::any_of(schema_.inputs.begin(), schema_.inputs.end(),
+                    [](const InputSpec& in) { return !in.log_name.empty(); })) {
+      recipe_.log_gates = chance(random_, 50);
+      classes_["gate form"] = recipe_.log_gates ? "logarithms" : "linear";
+    }
     if (!chance(random_, 15)) return;
     // Writing gates at one end of their domain, in all steps.
     for (const InputSpec& in : schema_.inputs) {
@@ -160,6 +166,11 @@ class Drawer {
     if (uses('M')) {
       recipe_.routing = chance(random_, 40) ? "random" : pick(random_, routing_kinds());
       classes_["routing"] = recipe_.routing;
+    }
+    if (std::any_of(schema_.inputs.begin(), schema_.inputs.end(),
+                    [&](const InputSpec& in) { return is_activation(in, schema_); })) {
+      recipe_.activations = chance(random_, 60) ? "random" : pick(random_, activation_kinds());
+      classes_["activations"] = recipe_.activations;
     }
   }
 
@@ -194,25 +205,33 @@ class Drawer {
     classes_["cotangents"] = "one-hot";
   }
 
-  /// Options that have a choice of names or of yes and no; numbers are an operation's own business.
   void options() {
+    const bool own = own_generator(recipe_.op) != nullptr;  // draws its numbers itself
     for (const OptionSpec& option : schema_.options) {
-      if (option.name == "chunk" || !chance(random_, 20)) continue;
-      std::string value;
-      if (option.type == OptionType::boolean) value = "true";
-      if (option.type == OptionType::string && !option.choices.empty()) {
-        value = pick(random_, option.choices);
-        recipe_.gates.resize(1);  // another choice may have other gates
+      if (own && option.type == OptionType::integer) continue;
+      const std::vector<std::string> values = option_values(option);
+      if (values.empty() || !chance(random_, 20)) continue;
+      const std::string value = pick(random_, values);
+      // Another choice may have other gates.
+      if (option.type == OptionType::string) recipe_.gates.resize(1);
+      // The direction of a zero vector is not defined, nor is its mean square without an addend.
+      const bool undefined = option.name == "eps" && value == "0";
+      if (option.name == "qk_l2norm" || undefined) {
+        recipe_.keys = recipe_.values = "random";
       }
-      if (option.name == "scale") value = pick<std::string>(random_, {"1", "0.5", "-0.25"});
-      if (value.empty()) continue;
-      // The direction of a zero vector is not defined.
-      if (option.name == "qk_l2norm") recipe_.keys = recipe_.values = "random";
+      // Where gates at e^-90 leave values that underflow, no format has their direction either.
+      if (undefined) recipe_.activations = "random";
       recipe_.options.push_back(option.name + "=" + value);
       classes_["option " + option.name] = value;
     }
+    for (const std::string& option : needed_options(recipe_.options)) {
+      recipe_.options.push_back(option);
+      recipe_.keys = recipe_.values = "random";
+      classes_["option " + option.substr(0, option.find('='))] = "true";
+    }
     classes_["keys"] = recipe_.keys;
     classes_["values"] = recipe_.values;
+    if (classes_.count("activations")) classes_["activations"] = recipe_.activations;
   }
 
   const Schema schema_;
@@ -224,6 +243,44 @@ class Drawer {
 };
 
 }  // namespace
+
+std::vector<std::string> needed_options(const std::vector<std::string>& options) {
+  const auto is_set = [&](const std::string& name) {
+    return std::any_of(options.begin(), options.end(),
+                       [&](const std::string& o) { return o.starts_with(name + "="); });
+  };
+  if (is_set("l2norm_eps") && !is_set("qk_l2norm")) return {"qk_l2norm=true"};
+  return {};
+}
+
+std::vector<std::string> option_values(const OptionSpec& option) {
+  if (option.name == "chunk") return {};  // of the form, which the candidate declares
+  if (option.name == "scale") return {"1", "0.5", "-0.25"};
+  switch (option.type) {
+    case OptionType::boolean:
+      return {"true"};
+    case OptionType::string:
+      return option.choices;
+    case OptionType::integer:
+      return option.default_value ? std::vector<std::string>{"1", "2"} : std::vector<std::string>{};
+    case OptionType::real:
+      break;
+  }
+  if (!option.default_value) return {};
+  std::vector<std::string> values;
+  const double usual = std::get<double>(*option.default_value);
+  const auto add = [&](double x) {
+    if (x >= option.lo && x <= option.hi && x != usual) values.push_back(fmt::format("{}", x));
+  };
+  // What is added to keep a quotient finite is small, everything else of the order of its default.
+  if (usual == 0) {
+    for (const double x : {1e-6, 0.01, 1.0}) add(x);
+  } else {
+    for (const double factor : {0.25, 4.0}) add(usual * factor);
+    if (option.lo == 0 || option.hi == 0) add(0);  // an end that belongs to the range
+  }
+  return values;
+}
 
 RandomRecipe random_recipe(const Operation& operation, const PrecisionModel& model, Stream& random,
                            const CaseLimits& limits) {

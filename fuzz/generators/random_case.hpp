@@ -35,6 +35,14 @@ RandomRecipe random_recipe(const Operation& operation, const PrecisionModel& mod
 RandomRecipe random_recipe(const Operation& operation, const PrecisionModel& model,
                            std::uint64_t seed, std::uint64_t index, const CaseLimits& limits = {});
 
+/// Values of an option beside its default: of numbers a quarter and four times of it and the ends
+/// of the range at 0, of names and of yes or no all. None of options that a candidate declares or
+/// whose numbers only the operation knows.
+std::vector<std::string> option_values(const OptionSpec& option);
+
+/// What must be set beside these options, or one of them has no effect.
+std::vector<std::string> needed_options(const std::vector<std::string>& options);
+
 struct RandomCase {
   CheckCase given;
   CaseClasses classes;

@@ -136,6 +136,8 @@ class LineReader {
       r_.values = one_of(line_, key, value, value_kinds());
     } else if (key == "routing") {
       r_.routing = one_of(line_, key, value, routing_kinds());
+    } else if (key == "activations") {
+      r_.activations = one_of(line_, key, value, activation_kinds());
     } else if (key == "states") {
       r_.states = one_of(line_, key, value, kStates);
     } else if (key == "cot") {
@@ -180,6 +182,7 @@ std::string recipe_line(const CaseRecipe& r) {
   for (const auto& [key, value] : {std::pair{"keys", r.keys},
                                    {"values", r.values},
                                    {"routing", r.routing},
+                                   {"activations", r.activations},
                                    {"states", r.states}}) {
     if (value != "random") add(std::string(key) + "=" + value);
   }

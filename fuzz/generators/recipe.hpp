@@ -25,10 +25,11 @@ struct CaseRecipe {
   /// below the top of every decay, in turn.
   std::vector<std::string> gates = {"model"};
   bool log_gates = false;
-  std::string keys = "random";     // key_kinds()
-  std::string values = "random";   // value_kinds()
-  std::string routing = "random";  // routing_kinds()
-  std::string states = "random";   // random, zero, absent
+  std::string keys = "random";         // key_kinds()
+  std::string values = "random";       // value_kinds()
+  std::string routing = "random";      // routing_kinds()
+  std::string activations = "random";  // activation_kinds()
+  std::string states = "random";       // random, zero, absent
   /// Of outputs whose cotangent is not random in every element: "absent", "one-hot".
   std::map<std::string, std::string> cotangents = {};
   std::vector<std::string> options = {}, without = {};
@@ -45,6 +46,12 @@ const std::vector<std::string>& value_kinds();
 /// Of router logits: random, one (every token to one memory), empty (some memories get none), ties
 /// (nearly), gaps (above 17).
 const std::vector<std::string>& routing_kinds();
+
+/// Of what passes through a sigmoid, tanh or softplus (pre-activations, inputs of the classical
+/// cells): random, saturated (20 to 100, of either sign), mixed (saturated now and then).
+const std::vector<std::string>& activation_kinds();
+/// Is the input one of those?
+bool is_activation(const InputSpec& input, const Schema& schema);
 
 /// The line of a recipe, and back: `parse_recipe(recipe_line(r)) == r`. Throws InputError, one
 /// line, for whatever is not such a line; sizes are judged by `build_case` alone.

@@ -51,6 +51,7 @@ std::vector<CaseRecipe> simpler_recipes(const CaseRecipe& r) {
   reset(&CaseRecipe::keys);
   reset(&CaseRecipe::values);
   reset(&CaseRecipe::routing);
+  reset(&CaseRecipe::activations);
   reset(&CaseRecipe::states);
   reset(&CaseRecipe::cotangents);
   reset(&CaseRecipe::options);

@@ -109,7 +109,7 @@ def mpi(work):
     run("fuzz", *options, *COMMON, "--out", out, expect=1)
     check(result(out)[1] == whole, "the same without MPI")
     # A candidate that crashes, on whatever rank it does.
-    crashing = ["--candidate", PLUGINS / "segfault.so", "--cases", 60, "--budget", 0, *shared]
+    crashing = ["--candidate", PLUGINS / "segfault.so", "--cases", 80, "--budget", 0, *shared]
     run("fuzz", *crashing, "--out", work / "crashes1", expect=1)
     run("fuzz", *crashing, "--out", work / "crashes2", expect=1, environment=environment,
         prefix=[mpirun, "-n", "2", "--oversubscribe"])

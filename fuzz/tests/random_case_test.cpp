@@ -3,6 +3,7 @@
 #include <rapidcheck/catch.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <set>
 
 #include "checks/output/failure_folder.hpp"
@@ -38,7 +39,7 @@ TEST_CASE("random cases: a number and a seed name one case, neighbours differ", 
 TEST_CASE("random cases: the mix holds every class", "[fuzz]") {
   ClassMix mix;
   for (std::uint64_t i = 0; i < 1200; ++i) {
-    for (const char* op : {"mdn", "mom"}) {
+    for (const char* op : {"mdn", "mom", "mdn_gates"}) {
       mix.add(random_recipe(find_operation(op), preset_model("fp32"), 1, i).classes);
     }
   }
@@ -49,6 +50,11 @@ TEST_CASE("random cases: the mix holds every class", "[fuzz]") {
                                                                        {"keys", key_kinds().size()},
                                                                        {"values", 4},
                                                                        {"routing", 5},
+                                                                       {"activations", 3},
+                                                                       {"option tau", 2},
+                                                                       {"option s", 3},
+                                                                       {"option log_mu_min", 3},
+                                                                       {"option l2norm_eps", 3},
                                                                        {"states", 3},
                                                                        {"constant beta", 3},
                                                                        {"cotangents", 3},
@@ -57,6 +63,33 @@ TEST_CASE("random cases: the mix holds every class", "[fuzz]") {
     REQUIRE(mix.counts().count(kind) == 1);
     CHECK(mix.counts().at(kind).size() == fewest);
     for (const auto& [value, count] : mix.counts().at(kind)) CHECK(count >= 5);
+  }
+}
+
+TEST_CASE("random cases: classes that an operation has not are not counted", "[fuzz]") {
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    const PrecisionModel model = preset_model("fp32");
+    const CaseClasses rnn = random_recipe(find_operation("rnn"), model, 2, i).classes;
+    CHECK(rnn.count("gate form") == 0);
+    CHECK(rnn.count("activations") == 1);
+    const CaseClasses gdn = random_recipe(find_operation("gdn"), model, 2, i).classes;
+    CHECK(gdn.count("gate form") == 1);
+    CHECK(gdn.count("activations") == 0);
+  }
+}
+
+TEST_CASE("random cases: saturated pre-activations are beyond what fp32 tells from the limit",
+          "[fuzz]") {
+  const ValidCase c =
+      build_case(parse_recipe("mdn_gates B=1,T=40,H=2 fp32 activations=saturated seed=3"));
+  for (const char* name : {"x_alpha", "x_beta", "x_mu", "x_eta"}) {
+    bool both[2] = {false, false};
+    for (const double x : c.data.tensors.at(name).values) {
+      CHECK(std::fabs(x) >= 20);
+      CHECK(std::fabs(x) <= 100);
+      both[x > 0] = true;
+    }
+    CHECK((both[0] && both[1]));
   }
 }
 

@@ -69,8 +69,11 @@ OptionValue option_from_text(const OptionSpec& spec, const std::string& text) {
     case OptionType::string:
       return text;
   }
-  throw InputError("option " + quote_name(spec.name) + " = " + quote_name(text) + ": must be " +
-                   option_type_text(spec.type));
+  std::string rule = "must be " + option_type_text(spec.type);
+  if (spec.type == OptionType::integer && parse_real(text)) {
+    rule += ", written in digits: no exponent, no decimal point";
+  }
+  throw InputError("option " + quote_name(spec.name) + " = " + quote_name(text) + ": " + rule);
 }
 
 std::string option_value_text(const OptionValue& value) {

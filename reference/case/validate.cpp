@@ -53,6 +53,16 @@ void check_dtype(const Case& data, const std::string& name, const CaseTensor& te
   }
 }
 
+/// Of finite numbers: "in [0, 1]", "at least 0", "finite".
+std::string range_text(double lo, double hi) {
+  if (std::isfinite(lo) && std::isfinite(hi)) {
+    return "in [" + number_text(lo) + ", " + number_text(hi) + "]";
+  }
+  if (std::isfinite(lo)) return "finite and at least " + number_text(lo);
+  if (std::isfinite(hi)) return "finite and at most " + number_text(hi);
+  return "finite";
+}
+
 void check_option(const Case& data, const OptionSpec& spec, OptionValue& value) {
   const std::string what = "option " + quote_name(spec.name) + " = " + option_value_text(value);
   if (spec.type == OptionType::real) {
@@ -73,8 +83,7 @@ void check_option(const Case& data, const OptionSpec& spec, OptionValue& value) 
                               : static_cast<double>(std::get<std::int64_t>(value));
     const bool in_range = std::isfinite(number) && number >= spec.lo && number <= spec.hi;
     if (!in_range) {
-      refuse(data, what + ": must be finite and in [" + number_text(spec.lo) + ", " +
-                       number_text(spec.hi) + "]");
+      refuse(data, what + ": must be " + range_text(spec.lo, spec.hi));
     }
   }
   if (const auto* word = std::get_if<std::string>(&value)) {

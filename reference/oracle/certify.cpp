@@ -33,11 +33,11 @@ Text text_of(const Mpfr& x, int digits) {
   return {decimal_text(raw(x), digits), mpfr_get_d(raw(x), MPFR_RNDN)};
 }
 
-// Arb's exponents are unbounded, MPFR's are not.
+// Arb's exponents are unbounded, MPFR's are not: 0 for what is below 2^-(2^62).
 Mpfr midpoint(const Ball& x, const std::string& where) {
   Mpfr m;
   arf_get_mpfr(m.backend().data(), arb_midref(x.raw()), MPFR_RNDN);
-  if (!mpfr_number_p(raw(m)) || (mpfr_zero_p(raw(m)) && !arb_is_zero(x.raw()))) {
+  if (!mpfr_number_p(raw(m))) {
     throw std::runtime_error("undecided: the magnitude of " + where +
                              " is beyond 2^(2^62), which cannot be printed");
   }
@@ -94,7 +94,7 @@ void certify_tensor(const std::string& name, const Tensor<Ball>& tensor, int dig
   out.shape = tensor.shape;
   double largest = largest_log2(tensor);
   if (largest < -1e299) largest = scale;
-  std::int64_t zeros = 0, first_zero = -1;
+  std::int64_t zeros = 0, first_zero = -1, tiny = 0, first_tiny = -1;
   double bound = -1e300;
   for (std::int64_t i = 0; i < tensor.size(); ++i) {
     const Ball& x = tensor.data[i];
@@ -106,7 +106,9 @@ void certify_tensor(const std::string& name, const Tensor<Ball>& tensor, int dig
     }
     const long missing = finite ? bits_for(digits) - x.accuracy_bits() : 0;
     if (finite && missing <= 0 && !x.contains_zero()) {
-      const Text text = text_of(midpoint(x, name + index_text(tensor.shape, i)), digits);
+      const Mpfr m = midpoint(x, name + index_text(tensor.shape, i));
+      if (mpfr_zero_p(raw(m)) && tiny++ == 0) first_tiny = i;
+      const Text text = mpfr_zero_p(raw(m)) ? Text{"0", 0} : text_of(m, digits);
       out.values.push_back(text.decimal);
       out.nearest.push_back(text.nearest);
       continue;
@@ -124,6 +126,12 @@ void certify_tensor(const std::string& name, const Tensor<Ball>& tensor, int dig
     outcome.missing_bits = std::max(outcome.missing_bits, missing);
     if (!finite || x.contains_zero()) outcome.undecided = true;
     outcome.finite = outcome.finite && finite;
+  }
+  if (tiny > 0) {
+    outcome.notes.push_back(name + ": " + std::to_string(tiny) +
+                            " value(s) printed as 0 are not 0 but below 2^-(2^62) in magnitude, "
+                            "first at " +
+                            index_text(tensor.shape, first_tiny));
   }
   if (zeros > 0) {
     outcome.notes.push_back(name + ": " + std::to_string(zeros) +

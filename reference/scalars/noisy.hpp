@@ -257,8 +257,14 @@ struct Functions<Noisy> {
   }
   static Noisy sqrt(const Noisy& x) {
     const double y = std::sqrt(x.v);
-    return apply(x, y, y == 0 ? 0 : 0.5 / y, x.v, model().rsqrt_error,
-                 [](double t) { return std::sqrt(std::fmax(t, 0)); });
+    Noisy r = apply(x, y, y == 0 ? 0 : 0.5 / y, x.v, model().rsqrt_error,
+                    [](double t) { return std::sqrt(std::fmax(t, 0)); });
+    // A sum of squares that underflows is 0, its root is exactly that, and what is divided by it
+    // overflows.
+    for (int i = 0; i < Noisy::kLanes; ++i) {
+      if (x.v + x.d[i] <= 0) r.d[i] = -y;
+    }
+    return r;
   }
   static Noisy tanh(const Noisy& x) {
     const double y = std::tanh(x.v);

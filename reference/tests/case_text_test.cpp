@@ -98,5 +98,7 @@ TEST_CASE("case/options: key=value is read as the option's type", "[case]") {
   CHECK(std::get<bool>(option_from_text(*s.find_option("l2norm"), "true")));
   CHECK(std::get<std::string>(option_from_text(*s.find_option("update"), "delta")) == "delta");
   const std::string message = refusal([&] { option_from_text(*s.find_option("chunk"), "1.5"); });
-  CHECK(message == "option 'chunk' = '1.5': must be an integer");
+  CHECK(message ==
+        "option 'chunk' = '1.5': must be an integer, written in digits: no exponent, no decimal "
+        "point");
 }

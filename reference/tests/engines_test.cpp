@@ -1,6 +1,8 @@
 // Engines that share no arithmetic must agree, and threads must not change a bit.
+#include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "reference/oracle/certify.hpp"
 #include "reference/tests/support.hpp"
 
 using namespace assay;
@@ -48,6 +50,29 @@ TEST_CASE("engines: every MPFR value lies inside the ball of a lower precision",
       });
     }
   }
+}
+
+TEST_CASE("engines: what MPFR has no exponent for is printed as 0, said, and hides nothing",
+          "[engines]") {
+  GenerateRequest request = small("gdn", 3);
+  request.shape = "B=1,T=2,H=1,K=2,V=2";
+  request.log_gates = true;
+  request.gates = {"model", "log_alpha=-1e19"};
+  request.cotangents = false;
+  const Operation& gdn = find_operation("gdn");
+  Case data = generate([&](const Case* c) { return gdn.schema(c); }, request);
+  for (const char* name : {"k", "v"}) {  // the state decays, and nothing is written
+    std::vector<double>& values = data.tensors.at(name).values;
+    std::fill(values.begin(), values.end(), 0.0);
+  }
+  const ValidCase c = validate(std::move(data), gdn.schema(nullptr));
+  const Evaluation e = evaluate_certified(c, EvalRequest());
+  CHECK(e.outputs.at("o").values[0] == "0");
+  bool said = false;
+  for (const std::string& note : e.notes) {
+    said = said || note.find("not 0 but below 2^-(2^62) in magnitude") != std::string::npos;
+  }
+  CHECK(said);
 }
 
 TEST_CASE("engines: the double-double value with its bound meets the ball", "[engines]") {

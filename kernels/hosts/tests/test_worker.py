@@ -133,6 +133,14 @@ class Parts(unittest.TestCase):
         self.assertEqual(named(([1.0], [2.0]), ["o", "s"]), {"o": [1.0], "s": [2.0]})
         self.assertEqual(named([[1.0], [2.0]], ["o", "s"]), {"o": [[1.0], [2.0]]})
         self.assertEqual(named({"q": 1, "d_k": 2}, ["d_q", "d_k"], "d_"), {"d_q": 1, "d_k": 2})
+        with self.assertRaisesRegex(TypeError, "name 3 .int.* the order o, s_final, or a dict"):
+            named({3: 1}, ["o", "s_final"])
+
+        async def late():
+            return 1
+
+        with self.assertRaisesRegex(TypeError, "a coroutine was returned.*return a tensor .o."):
+            named(late(), ["o", "s_final"])
         with self.assertRaisesRegex(ValueError, "'x' was returned"):
             named({"x": 1}, ["o"])
         with self.assertRaisesRegex(ValueError, "3 values"):

@@ -64,12 +64,27 @@ def _bind(fn, tensors, options, defaults, what):
     return arguments
 
 
+def what_to_return(names):
+    """What a function should hand back, for messages."""
+    first = f"a tensor ({names[0]}), " if names else ""
+    return (f"return {first}a tuple of tensors in the order {', '.join(names)}, "
+            "or a dict of tensors by these names")
+
+
 def _named(result, names, prefix=""):
     """A function's result by name: a dict as it is, a tuple (or a list of tensors) in the order of
     `names`, one value as the first. Names may leave out the prefix."""
+    if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+        kind = type(result).__name__
+        if hasattr(result, "close"):
+            result.close()  # or Python warns that nobody awaited it
+        raise TypeError(f"a {kind} was returned, which nobody runs: {what_to_return(names)}")
     if isinstance(result, dict):
         out = {}
         for name, value in result.items():
+            if not isinstance(name, str):
+                raise TypeError(f"a dict with the name {name!r} ({type(name).__name__}) was "
+                                f"returned: {what_to_return(names)}")
             full = name if name in names else prefix + name
             if full not in names:
                 raise ValueError(f"'{name}' was returned, which is none of {', '.join(names)}")
@@ -156,6 +171,9 @@ class Function:
         sources, weights = [], []
         attached = False
         for name, value in results.items():
+            if value is not None and not isinstance(value, torch.Tensor):
+                raise TypeError(f"'{name}' is a {type(value).__name__}, no tensor: "
+                                f"{what_to_return(outputs)}")
             if value is None or not value.requires_grad:
                 continue
             attached = True

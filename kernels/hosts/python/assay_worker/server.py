@@ -7,6 +7,7 @@ import traceback
 
 from . import safetensors
 from .frameworks import Unsupported
+from .function import what_to_return
 
 PROTOCOL = 1
 
@@ -112,7 +113,10 @@ class Server:
             try:
                 out[name] = self.function.framework.store(value)
             except (TypeError, ValueError) as error:
-                raise TypeError(f"'{name}' cannot be read as a tensor: {error}") from None
+                names = [entry["name"] for entry in request["outputs"]]
+                kind = type(value).__name__
+                raise TypeError(f"'{name}' is a {kind} that cannot be read as a tensor: {error}; "
+                                f"{what_to_return(names)}") from None
         for entry in request["outputs"] + request["gradients"]:
             name = entry["name"]
             if name not in out and name not in declined:
