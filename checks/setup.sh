@@ -5,6 +5,7 @@ root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)"
 build="$root/build"
 jobs="$(nproc 2>/dev/null || echo 2)"
 export CCACHE_DIR="${CCACHE_DIR:-$root/.cache/ccache}"
+export CCACHE_DEPEND=1  # what is not in the cache is not preprocessed twice
 
 say() { printf '%s\n' "assay: $*" >&2; }
 
@@ -26,7 +27,8 @@ install_packages() {
     fi
   fi
   say "installing" $missing
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq update </dev/null >&2 &&
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get -qq -o Acquire::Languages=none update </dev/null >&2 &&
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
       apt-get -qq -y --no-install-recommends install $missing </dev/null >&2 ||
     { say "could not install" $missing; exit 3; }
@@ -38,7 +40,7 @@ configure() {
     grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$build/CMakeCache.txt"; then
     return 0  # ninja itself configures again when a CMake file changed
   fi
-  (cd "$root" && cmake --fresh --preset release) >&2
+  (cd "$root" && cmake --fresh --preset release -DASSAY_UNITY=ON) >&2
 }
 
 build_target() {

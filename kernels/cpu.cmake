@@ -60,6 +60,7 @@ if(ASSAY_TESTS)
   if(cpu_tests)
     assay_catch_tests(kernels_cpu_tests ${cpu_tests}
       ${CMAKE_CURRENT_SOURCE_DIR}/tests/operations.cpp ${CMAKE_CURRENT_SOURCE_DIR}/tests/problem.cpp)
+    assay_unity(kernels_cpu_tests)
     target_link_libraries(kernels_cpu_tests PRIVATE
       assay_cpu_kernels assay::kernel_abi ${CMAKE_DL_LIBS})
     target_compile_definitions(kernels_cpu_tests PRIVATE

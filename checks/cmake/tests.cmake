@@ -1,7 +1,8 @@
 # Tests of the room `checks` and of the house as a whole.
 file(GLOB tests CONFIGURE_DEPENDS tests/*.cpp */tests/*.cpp)
 if(tests)
-  assay_catch_tests(checks_tests ${tests})
+  assay_catch_tests(checks_tests COST 50 ${tests})
+  assay_unity(checks_tests ALONE planted_test)
   target_compile_definitions(checks_tests PRIVATE
     ASSAY_PROGRAM="$<TARGET_FILE:assay_program>")
   target_link_libraries(checks_tests PRIVATE assay::checks fmt::fmt)
@@ -47,7 +48,7 @@ set_tests_properties(independent/oracle_self_test independent/make_cases
 
 # The main job itself.
 add_test(NAME house/verify COMMAND assay_program verify)
-set_tests_properties(house/verify PROPERTIES TIMEOUT 900 PROCESSORS 2 COST 500)
+set_tests_properties(house/verify PROPERTIES TIMEOUT 900 PROCESSORS 2 COST 1000)
 
 # The installed package serves a stranger's project.
 if(ASSAY_INSTALL AND NOT ASSAY_SANITIZE)

@@ -136,7 +136,7 @@ void report(CheckOutcome& outcome, FieldPoint& point, const CheckTask& task,
   outcome.lines.push_back(point.describe(name, i));
 }
 
-CheckOutcome run(const CheckTask& task) {
+CheckOutcome test_field(const CheckTask& task) {
   const std::vector<std::string> names = differentiable_inputs(task.c);
   CheckOutcome outcome;
   int points = 0, wrong = 0;
@@ -176,7 +176,7 @@ CheckOutcome check_field(const CheckTask& task) {
     return skipped("its forward pass needs log(a b) = log a + log b, which random symbols lack");
   }
   try {
-    return run(task);
+    return test_field(task);
   } catch (const std::domain_error& error) {
     return skipped(std::string("undecided: ") + error.what());
   }

@@ -240,9 +240,9 @@ bool is_zero(const Direction& u) {
   return true;
 }
 
-class Run {
+class Taylor {
  public:
-  explicit Run(const CheckTask& task) : task_(task), test_(task) {}
+  explicit Taylor(const CheckTask& task) : task_(task), test_(task) {}
 
   CheckOutcome run() {
     int done = 0;
@@ -360,6 +360,6 @@ class Run {
 
 }  // namespace
 
-CheckOutcome check_taylor(const CheckTask& task) { return Run(task).run(); }
+CheckOutcome check_taylor(const CheckTask& task) { return Taylor(task).run(); }
 
 }  // namespace assay

@@ -155,9 +155,9 @@ bool is_kink(Probe& probe, const Element& e) {
   return fn::less(order, fn::from_double<Ball>(1.5));
 }
 
-class Run {
+class Differences {
  public:
-  explicit Run(const CheckTask& task)
+  explicit Differences(const CheckTask& task)
       : task_(task), loss_(task), names_(differentiable_inputs(task.c)) {
     const PrecisionScope precision(kAttempts[0].bits);
     const double work = UnitLoss(task, loss_.point()).work();
@@ -307,6 +307,6 @@ class Run {
 
 }  // namespace
 
-CheckOutcome check_differences(const CheckTask& task) { return Run(task).run(); }
+CheckOutcome check_differences(const CheckTask& task) { return Differences(task).run(); }
 
 }  // namespace assay

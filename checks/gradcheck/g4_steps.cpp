@@ -260,7 +260,7 @@ class UnitWalk {
   std::int64_t state_first_ = 0, state_last_ = 0;
 };
 
-CheckOutcome run(const CheckTask& task) {
+CheckOutcome test_steps(const CheckTask& task) {
   const Engine<Field> engine = make_engine<Field>(task.operation, task.c);
   if (engine.whole) return skipped("a map of the whole batch, no recursion in time");
   const Engine<DualField> dual_engine = make_engine<DualField>(task.operation, task.c);
@@ -310,7 +310,7 @@ CheckOutcome check_steps(const CheckTask& task) {
     return skipped("its forward pass needs log(a b) = log a + log b, which random symbols lack");
   }
   try {
-    return run(task);
+    return test_steps(task);
   } catch (const std::domain_error& error) {
     return skipped(std::string("undecided: ") + error.what());
   }

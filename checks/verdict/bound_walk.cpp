@@ -8,8 +8,6 @@ namespace assay {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-/// Covers the rounding of the nonnegative sums and products of one step, fewer than 2^26 deep.
-constexpr double kOutward = 1 + 0x1p-26;
 /// Roundings that a step of a kernel may have beyond those of the reference's.
 constexpr int kSpareRoundings = 2;
 

@@ -9,6 +9,9 @@
 
 namespace assay {
 
+/// Covers the rounding of the nonnegative sums and products of one step, fewer than 2^26 deep.
+constexpr double kOutward = 1 + 0x1p-26;
+
 /// State or cotangent at a step boundary: v in double, the kernel's within p of the true one.
 struct Carried {
   std::vector<double> v, p;

@@ -11,8 +11,7 @@
 namespace assay {
 namespace {
 
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
-constexpr double kOutward = 1 + 0x1p-26;
+constexpr double kNoBound = std::numeric_limits<double>::infinity();
 /// Beyond these the bound is refused: bytes of kept states of one unit, multiply-adds of all
 /// ellipsoids, terms of one sum (kOutward covers 2^26).
 constexpr double kMostBytes = 256 * 1048576.0, kMostWork = 4e10, kMostTerms = 0x1p26;
@@ -99,7 +98,7 @@ ErrorBound returned(const std::vector<Bounded>& values, NumberFormat format) {
     const double error = x.total() * kOutward, reach = std::fabs(x.v) + 2 * error;
     double bound =
         error + std::max(unit_roundoff(format) * reach, smallest_spacing(format)) + m.tiny;
-    if (!(reach <= largest_number(format))) bound = kInfinite;
+    if (!(reach <= largest_number(format))) bound = kNoBound;
     b.bound.push_back(bound * kOutward);
     top = std::max(top, std::fabs(x.v));
   }

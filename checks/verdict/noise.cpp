@@ -48,7 +48,7 @@ void for_each_tensor(const Result<Real>& result, Take take) {
   for (const auto& [name, tensor] : result.gradients) take("d_" + name, tensor);
 }
 
-std::string axes_of(const ValidCase& c, const std::string& name) {
+std::string axes_of_result(const ValidCase& c, const std::string& name) {
   if (const OutputSpec* out = c.schema.find_output(name)) return out->axes;
   const InputSpec* in = name.rfind("d_", 0) == 0 ? c.schema.find_input(name.substr(2)) : nullptr;
   return in ? in->axes : "";
@@ -61,7 +61,7 @@ void fill_truth(const ValidCase& c, const RunOptions& run, Expectation& expectat
   for_each_tensor(dd, [&](const std::string& name, const Tensor<DoubleDouble>& t) {
     ExpectedTensor& e = expectation[name];
     e.shape = t.shape;
-    e.axes = axes_of(c, name);
+    e.axes = axes_of_result(c, name);
     for (std::int64_t i = 0; i < t.size(); ++i) {
       const double error = t.data[i].err() + std::fabs(t.data[i].lo());
       e.truth.push_back(t.data[i].hi());

@@ -203,35 +203,9 @@ class FastWeight {
   }
 
   void forward(std::int64_t n, const Fields<Real>& x, Real* state, Real* const* out,
-               Arena& arena) const {
-    const Prepared<Real> in = inputs_.prepare(n, x, arena);
-    Real* o = out[0];
-    if constexpr (kHasChunk) {
-      if (chunk_ > 0) U<Real>::chunk_forward(n, in.rows, state, o, arena);
-    }
-    if (chunk_ == 0) recurrent_forward<Real, U<Real>>(n, in.rows, state, o, arena);
-    if (!o) return;
-    for (std::int64_t i = 0; i < n * V_; ++i) o[i] *= scale_;
-    if (inputs_.fields().skip >= 0) axpy(n * V_, *x.data[inputs_.fields().skip], in.rows.v, o);
-  }
-
+               Arena& arena) const;
   void backward(std::int64_t n, const Fields<Real>& x, const Real* state0, Real* const* d_out,
-                Real* d_state, const Fields<Real>& d_x, Arena& arena) const {
-    const Prepared<Real> in = inputs_.prepare(n, x, arena);
-    const FastWeightRows<Real> d = inputs_.gradients(n, d_x, arena);
-    const int skip = inputs_.fields().skip;
-    if (skip >= 0) {
-      *d_x.data[skip] += dot(n * V_, in.rows.v, d_out[0]);
-      axpy(n * V_, *x.data[skip], d_out[0], d.v);
-    }
-    Real* u = arena.take<Real>(n * V_);
-    scaled(n * V_, scale_, d_out[0], u);
-    if constexpr (kHasChunk) {
-      if (chunk_ > 0) U<Real>::chunk_backward(n, in.rows, state0, u, d_state, d, arena);
-    }
-    if (chunk_ == 0) recurrent_backward<Real, U<Real>>(n, in.rows, state0, u, d_state, d, arena);
-    inputs_.unprepare(n, in, x, d, d_x);
-  }
+                Real* d_state, const Fields<Real>& d_x, Arena& arena) const;
 
  private:
   static constexpr bool kHasChunk = requires { &U<Real>::chunk_forward; };
@@ -240,6 +214,41 @@ class FastWeight {
   Real scale_;
   std::int64_t KV_, V_, chunk_;
 };
+
+// Outside of the class, or every user of an explicit instantiation would compile them again.
+template <class Real, template <class> class U>
+void FastWeight<Real, U>::forward(std::int64_t n, const Fields<Real>& x, Real* state,
+                                  Real* const* out, Arena& arena) const {
+  const Prepared<Real> in = inputs_.prepare(n, x, arena);
+  Real* o = out[0];
+  if constexpr (kHasChunk) {
+    if (chunk_ > 0) U<Real>::chunk_forward(n, in.rows, state, o, arena);
+  }
+  if (chunk_ == 0) recurrent_forward<Real, U<Real>>(n, in.rows, state, o, arena);
+  if (!o) return;
+  for (std::int64_t i = 0; i < n * V_; ++i) o[i] *= scale_;
+  if (inputs_.fields().skip >= 0) axpy(n * V_, *x.data[inputs_.fields().skip], in.rows.v, o);
+}
+
+template <class Real, template <class> class U>
+void FastWeight<Real, U>::backward(std::int64_t n, const Fields<Real>& x, const Real* state0,
+                                   Real* const* d_out, Real* d_state, const Fields<Real>& d_x,
+                                   Arena& arena) const {
+  const Prepared<Real> in = inputs_.prepare(n, x, arena);
+  const FastWeightRows<Real> d = inputs_.gradients(n, d_x, arena);
+  const int skip = inputs_.fields().skip;
+  if (skip >= 0) {
+    *d_x.data[skip] += dot(n * V_, in.rows.v, d_out[0]);
+    axpy(n * V_, *x.data[skip], d_out[0], d.v);
+  }
+  Real* u = arena.take<Real>(n * V_);
+  scaled(n * V_, scale_, d_out[0], u);
+  if constexpr (kHasChunk) {
+    if (chunk_ > 0) U<Real>::chunk_backward(n, in.rows, state0, u, d_state, d, arena);
+  }
+  if (chunk_ == 0) recurrent_backward<Real, U<Real>>(n, in.rows, state0, u, d_state, d, arena);
+  inputs_.unprepare(n, in, x, d, d_x);
+}
 
 template <class Real>
 using DeltaWeights = FastWeight<Real, Delta>;

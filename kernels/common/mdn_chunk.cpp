@@ -2,6 +2,8 @@
 
 ASSAY_CPU_BEGIN
 
+template class FastWeight<float, MomentumChunk>;
+template class FastWeight<double, MomentumChunk>;
 template void run_sequences<FastWeight<float, MomentumChunk>>(const Binding&, const Call&);
 template void run_sequences<FastWeight<double, MomentumChunk>>(const Binding&, const Call&);
 

@@ -282,6 +282,8 @@ struct MomentumChunk : Momentum<Real> {
 template <class Real>
 using ChunkedMomentumWeights = FastWeight<Real, MomentumChunk>;
 
+extern template class FastWeight<float, MomentumChunk>;
+extern template class FastWeight<double, MomentumChunk>;
 extern template void run_sequences<FastWeight<float, MomentumChunk>>(const Binding&, const Call&);
 extern template void run_sequences<FastWeight<double, MomentumChunk>>(const Binding&, const Call&);
 

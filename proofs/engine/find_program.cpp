@@ -11,7 +11,7 @@
 namespace assay::proofs {
 namespace {
 
-constexpr const char* kSeed = "2026";
+constexpr const char* kPointSeed = "2026";
 
 Parameters parameters_of(const Json& s) {
   Parameters parameters;
@@ -59,7 +59,7 @@ Found prove_polynomials(const std::string& program, const Parameters& parameters
 
 Field at_point(int n, const std::string& name) {
   const std::string digest =
-      sha256(std::string("assay point ") + kSeed + " " + std::to_string(n) + " " + name);
+      sha256(std::string("assay point ") + kPointSeed + " " + std::to_string(n) + " " + name);
   return Field::from_parts(std::stoull(digest.substr(0, 16), nullptr, 16), 1);
 }
 
@@ -96,17 +96,17 @@ Found prove_residues(const std::string& program, const Parameters& parameters) {
                  " equations of degree <= " + std::to_string(degree) + " at " +
                  std::to_string(points) + " points, error < 2^-" + std::to_string(points * bits);
   found.proof = {{"prime", std::to_string(Field::kPrime)},
-                 {"seed", kSeed},
+                 {"seed", kPointSeed},
                  {"points", points},
                  {"degree", degree},
                  {"values", values}};
   return found;
 }
 
-using Point = std::map<std::string, Rational>;
+using NamedPoint = std::map<std::string, Rational>;
 
 /// The first equation that fails at the point, or -1.
-long fails_at(const std::string& program, const Parameters& parameters, const Point& point,
+long fails_at(const std::string& program, const Parameters& parameters, const NamedPoint& point,
               Equations<Rational>& equations) {
   try {
     equations = run_program<Rational>(program, parameters, [&](const std::string& name) {
@@ -125,7 +125,7 @@ long fails_at(const std::string& program, const Parameters& parameters, const Po
 Found refute(const std::string& program, const Parameters& parameters, const Json& hint) {
   const std::vector<std::string> names = drawn_by(program, parameters);
   Equations<Rational> equations;
-  Point point;
+  NamedPoint point;
   long at = -1;
   if (hint.is_object()) {
     for (const auto& [name, value] : hint.at("point").items()) {

@@ -10,7 +10,7 @@ namespace {
 using Matrix2 = Eigen::Matrix2d;
 using Vector = Eigen::VectorXd;
 
-double number(const Rational& q) { return Functions<Rational>::to_double(q); }
+double as_double(const Rational& q) { return Functions<Rational>::to_double(q); }
 
 /// P_from - A^T P_to A - t I > 0, congruent to it by diag(weight, 1).
 struct Condition {
@@ -19,12 +19,12 @@ struct Condition {
   double weight;
 };
 
-class Problem {
+class ContractionProblem {
  public:
-  explicit Problem(const FormsRequest& request) {
-    const double s[] = {number(request.s0), number(request.s1)};
+  explicit ContractionProblem(const FormsRequest& request) {
+    const double s[] = {as_double(request.s0), as_double(request.s1)};
     corners_ = s[0] == s[1] ? 1 : 2;
-    mu_ = number(request.mu_max);
+    mu_ = as_double(request.mu_max);
     const double middle = 0.5 * (s[0] + s[1]);
     kappa_ = middle * std::sqrt(2 * (1 - mu_ * mu_));
     types_ = static_cast<int>(request.accumulate.size() + request.turn.size());
@@ -60,14 +60,14 @@ class Problem {
     };
     const auto& acc = request.accumulate;
     const auto& turn = request.turn;
-    add_type(true, true, 0, number(acc[0]));
+    add_type(true, true, 0, as_double(acc[0]));
     for (std::size_t i = 1; i < acc.size(); ++i) {
-      add_type(true, false, number(acc[i - 1]), number(acc[i]));
+      add_type(true, false, as_double(acc[i - 1]), as_double(acc[i]));
     }
     for (std::size_t i = 1; i < turn.size(); ++i) {
-      add_type(false, true, number(turn[i - 1]), number(turn[i]));
+      add_type(false, true, as_double(turn[i - 1]), as_double(turn[i]));
     }
-    const double X = std::pow(s[1] * number(request.eta_max), 2);
+    const double X = std::pow(s[1] * as_double(request.eta_max), 2);
     for (const double beta : {0.0, X / (1 + X)}) add(from, 0, -beta * mu_, 0, mu_, 1);
   }
 
@@ -220,7 +220,7 @@ std::string rounded(double x, int digits) {
 }  // namespace
 
 std::optional<Json> find_forms(const FormsRequest& request) {
-  const Problem problem(request);
+  const ContractionProblem problem(request);
   Vector v;
   if (!problem.solve(v)) return std::nullopt;
   // M = κ^-1 times the scaled momentum: p carries κ, c carries κ².

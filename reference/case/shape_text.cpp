@@ -18,7 +18,7 @@ std::int64_t default_length(char axis) {
   return found == lengths.end() ? 4 : found->second;
 }
 
-[[noreturn]] void fail(const std::string& item, const std::string& rule) {
+[[noreturn]] void refuse(const std::string& item, const std::string& rule) {
   throw InputError("shape " + quote_name(item) + ": " + rule);
 }
 
@@ -53,18 +53,18 @@ class ShapeParser {
   void add(const std::string& item) {
     const std::size_t equals = item.find('=');
     if (equals == std::string::npos) {
-      if (!in_offsets_) fail(item, "must be axis=length");
+      if (!in_offsets_) refuse(item, "must be axis=length");
       result_.cu_seqlens.push_back(number(item, item));
       return;
     }
     const std::string key = item.substr(0, equals);
-    if (key.empty()) fail(item, "must be axis=length");
+    if (key.empty()) refuse(item, "must be axis=length");
     const std::int64_t value = number(item, item.substr(equals + 1));
-    if (!keys_.insert(key).second) fail(item, quote_name(key) + " is given twice");
+    if (!keys_.insert(key).second) refuse(item, quote_name(key) + " is given twice");
     in_offsets_ = key == "cu" || key == kCuSeqlens;
     if (in_offsets_) {
-      if (!schema_.packable) fail(item, schema_.op + " takes no packed sequences");
-      if (!result_.cu_seqlens.empty()) fail(item, "the offsets are given twice");
+      if (!schema_.packable) refuse(item, schema_.op + " takes no packed sequences");
+      if (!result_.cu_seqlens.empty()) refuse(item, "the offsets are given twice");
       result_.cu_seqlens.push_back(value);
     } else if (key.size() == 1) {
       add_axis(item, key[0], value);
@@ -76,7 +76,7 @@ class ShapeParser {
   std::int64_t number(const std::string& item, const std::string& text) const {
     const auto value = parse_integer(text);
     if (!value || *value < 0 || *value > kMaxLength) {
-      fail(item, "the length must be an integer from 0 to 2^31");
+      refuse(item, "the length must be an integer from 0 to 2^31");
     }
     return *value;
   }
@@ -94,22 +94,22 @@ class ShapeParser {
 
   void add_axis(const std::string& item, char letter, std::int64_t value) {
     const char axis = axis_of(letter);
-    if (axis == 'S' && axes_.count('S') == 0) fail(item, "S follows from cu=..., the offsets");
+    if (axis == 'S' && axes_.count('S') == 0) refuse(item, "S follows from cu=..., the offsets");
     if (axes_.count(axis) == 0) {
       std::string known;
       for (char a : axes_) {
         if (is_free(a)) known += (known.empty() ? "" : ", ") + std::string(1, a);
       }
-      fail(item, schema_.op + " has no such axis, it has " + known);
+      refuse(item, schema_.op + " has no such axis, it has " + known);
     }
     if (const DerivedAxis* derived = find_derived(schema_, axis)) {
-      fail(item, std::string(1, axis) + " follows from " + derived->from);
+      refuse(item, std::string(1, axis) + " follows from " + derived->from);
     }
     if (!is_free(axis)) {
-      fail(item, std::string(1, axis) + " is not free, " + schema_.op + " fixes it");
+      refuse(item, std::string(1, axis) + " is not free, " + schema_.op + " fixes it");
     }
-    if (axis != 'T' && value < 1) fail(item, "the length must be at least 1");
-    if (!result_.lengths.emplace(axis, value).second) fail(item, "the axis is given twice");
+    if (axis != 'T' && value < 1) refuse(item, "the length must be at least 1");
+    if (!result_.lengths.emplace(axis, value).second) refuse(item, "the axis is given twice");
   }
 
   void add_heads(const std::string& item, const std::string& key, std::int64_t value) {
@@ -118,8 +118,8 @@ class ShapeParser {
     if (input == nullptr) input = full_.find_input(name);
     const bool heads = axis_of(key[0]) == schema_.head_axis && input != nullptr &&
                        input->axes.find(schema_.head_axis) != std::string::npos;
-    if (!heads) fail(item, "must be axis=length, or H.name=heads of an input with a head axis");
-    if (value < 1) fail(item, "there must be at least 1 head");
+    if (!heads) refuse(item, "must be axis=length, or H.name=heads of an input with a head axis");
+    if (value < 1) refuse(item, "there must be at least 1 head");
     result_.heads[input->name] = value;
   }
 
@@ -128,7 +128,7 @@ class ShapeParser {
     const auto wrong = [&](const std::string& rule) {
       std::vector<std::string> parts;
       for (std::int64_t offset : cu) parts.push_back(std::to_string(offset));
-      fail("cu=" + join(parts, ","), rule);
+      refuse("cu=" + join(parts, ","), rule);
     };
     if (cu.size() < 2) wrong("needs at least two offsets");
     if (cu.front() != 0) wrong("the first must be 0");
@@ -143,9 +143,9 @@ class ShapeParser {
     const auto all = result_.lengths.find(schema_.head_axis);
     for (const auto& [name, heads] : result_.heads) {
       if (all != result_.lengths.end() && all->second % heads == 0) continue;
-      fail(std::string(1, schema_.head_axis) + "." + name + "=" + std::to_string(heads),
-           "must divide " + std::string(1, schema_.head_axis) + " = " +
-               std::to_string(all == result_.lengths.end() ? 0 : all->second));
+      refuse(std::string(1, schema_.head_axis) + "." + name + "=" + std::to_string(heads),
+             "must divide " + std::string(1, schema_.head_axis) + " = " +
+                 std::to_string(all == result_.lengths.end() ? 0 : all->second));
     }
   }
 

@@ -14,7 +14,7 @@
 namespace assay::reports {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLeastAlpha = 0.2, kLeastLogMu = -2;  // the model's own lower bound of log μ
 constexpr std::int64_t kChunk = 64;
 constexpr RunLimits kLimits{600, 8ull << 30};
@@ -109,14 +109,14 @@ std::vector<double> head_errors(const std::vector<double>& found, const std::vec
     norm[head] += truth[i] * truth[i];
   }
   for (std::int64_t h = 0; h < heads; ++h) {
-    off[h] = std::isfinite(off[h]) ? std::sqrt(off[h] / norm[h]) : kNan;
+    off[h] = std::isfinite(off[h]) ? std::sqrt(off[h] / norm[h]) : kNoNumber;
   }
   return off;
 }
 
 std::vector<double> numbers(const render::Json& json) {
   std::vector<double> out;
-  for (const auto& x : json) out.push_back(x.is_number() ? x.get<double>() : kNan);
+  for (const auto& x : json) out.push_back(x.is_number() ? x.get<double>() : kNoNumber);
   return out;
 }
 

@@ -86,7 +86,7 @@ EnclosedSpectrum enclose_spectrum(const Trace& trace, const TraceUnit& unit, std
   const Engine<Ball> engine = make_engine<Ball>(find_operation(valid.schema.op), valid);
   LocalProblem<Ball> local(problem, *engine.recurrence, make_units(valid, false).front(),
                            Form::recurrent);
-  const Block<Ball> x = local.inputs(0);
+  const assay::Block<Ball> x = local.inputs(0);
   Ball radius;
   bool first = true, found = true;
   const std::int64_t K = local.context().K;

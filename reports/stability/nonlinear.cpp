@@ -9,14 +9,8 @@
 namespace assay::reports {
 namespace {
 
-constexpr double kLog10 = 2.302585092994046;
 constexpr std::int64_t kFewDirections = 8;
-constexpr double kExactWork = 5e9;
-
-void record(double t, double log_value, NormSeries& series) {
-  series.t.push_back(t);
-  series.log10_norm.push_back(log_value / kLog10);
-}
+constexpr double kExactJacobians = 5e9;
 
 using Blocks = std::vector<RowMatrix>;
 
@@ -102,7 +96,7 @@ class BoundFollower {
     bound.largest = std::max(bound.largest, value);
     bound.above_one += value > 1;
     bound.mean_log = log_ / static_cast<double>(step.index + 1);
-    if (keep) record(static_cast<double>(step.index + 1), log_, bound.bound);
+    if (keep) bound.bound.record(static_cast<double>(step.index + 1), log_);
   }
 
  private:
@@ -142,7 +136,7 @@ class ClipFollower {
       clip.steps[i] += beyond > 0;
     }
     clip.largest = std::max(clip.largest, largest);
-    if (keep) record(t, std::log(std::max(largest, 1e-300)), clip.largest_element);
+    if (keep) clip.largest_element.record(t, std::log(std::max(largest, 1e-300)));
   }
   void finish(std::int64_t steps) {
     if (!active()) return;
@@ -221,7 +215,7 @@ class Passes {
     unit_.order = blocks.front().rows();
     unit_.blocks = static_cast<std::int64_t>(blocks.size());
     const double n = static_cast<double>(unit_.order);
-    unit_.exact = static_cast<double>(where_.steps * unit_.blocks) * n * n * n <= kExactWork;
+    unit_.exact = static_cast<double>(where_.steps * unit_.blocks) * n * n * n <= kExactJacobians;
     unit_.directions = unit_.exact ? unit_.order : std::min(unit_.order, kFewDirections);
   }
 
@@ -239,7 +233,7 @@ class Passes {
       backward_.multiply(jacobian(step, A_), true, unit_.directions, qr_);
       const std::int64_t t = first(piece) + s;
       const bool keep = t % every_ == 0;
-      if (keep) record(static_cast<double>(t), backward_.log_norm(), unit_.backward);
+      if (keep) unit_.backward.record(static_cast<double>(t), backward_.log_norm());
       if (!clip_.active()) continue;
       std::vector<double> again = states[s];
       slice.apply(s, again.data());  // saves what the adjoint reads
@@ -260,7 +254,7 @@ class Passes {
       follow(blocks);
       const std::int64_t t = first(piece) + s + 1;
       const bool keep = t % every_ == 0 || t == where_.steps;
-      if (keep) record(static_cast<double>(t), forward_.log_norm(), unit_.forward);
+      if (keep) unit_.forward.record(static_cast<double>(t), forward_.log_norm());
       slice.apply(s, state.data());
       bound_.see(step, slice.saved(), keep);
     }

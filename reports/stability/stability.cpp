@@ -14,14 +14,8 @@ namespace {
 constexpr double kExactWork = 3e9;       // multiplications for which all directions are followed
 constexpr std::int64_t kDirections = 8;  // otherwise
 constexpr double kWindowSteps = 1e7;     // steps that all windows of a report may take together
-constexpr double kLog10 = 2.302585092994046;
 
 int qr_every(std::int64_t steps) { return steps <= 1024 ? 1 : steps <= 8192 ? 4 : 8; }
-
-void record(double t, double log_norm, NormSeries& series) {
-  series.t.push_back(t);
-  series.log10_norm.push_back(log_norm / kLog10);
-}
 
 void forward_pass(const Trace& trace, const TraceUnit& where, std::int64_t every,
                   const RowMatrix& basis, UnitStability& unit) {
@@ -35,7 +29,7 @@ void forward_pass(const Trace& trace, const TraceUnit& where, std::int64_t every
       product.stepped();
       const std::int64_t t = s0 + s + 1;
       if (t % every == 0 || t == where.steps) {
-        record(static_cast<double>(t), product.log_norm(), unit.forward);
+        unit.forward.record(static_cast<double>(t), product.log_norm());
       }
     }
   }
@@ -54,7 +48,7 @@ RowMatrix backward_pass(const Trace& trace, const TraceUnit& where, std::int64_t
       slice.apply_transposed(s, product.columns().data());
       product.stepped();
       if ((s0 + s) % every == 0) {
-        record(static_cast<double>(s0 + s), product.log_norm(), unit.backward);
+        unit.backward.record(static_cast<double>(s0 + s), product.log_norm());
       }
     }
     end = s0;

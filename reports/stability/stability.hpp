@@ -10,9 +10,17 @@
 
 namespace assay::reports {
 
+constexpr double kLog10 = 2.302585092994046;  // the natural logarithm of 10
+
 /// log10 of a norm over time.
 struct NormSeries {
   std::vector<double> t, log10_norm;
+
+  /// From the natural logarithm of the norm.
+  void record(double time, double log_norm) {
+    t.push_back(time);
+    log10_norm.push_back(log_norm / kLog10);
+  }
 };
 
 /// The window of that length with the largest |A_{t+L-1} ... A_t|_2 among those tried.

@@ -12,14 +12,14 @@ namespace {
 
 constexpr std::array<const char*, 5> kNames = {"alpha", "beta", "mu", "eta", "kappa"};
 
-[[noreturn]] void fail(const std::string& text, const std::string& what) {
+[[noreturn]] void refuse(const std::string& text, const std::string& what) {
   throw InputError("gate box " + quote_name(text) + ": " + what);
 }
 
 /// Gates that the operation has, kappa for those with a key.
 std::map<std::string, Range> gates_of(const std::string& op, const std::string& text) {
   if (op != "mdn" && op != "gdn" && op != "delta") {
-    fail(text, "boxes are of mdn, gdn or delta; other operations take --trace");
+    refuse(text, "boxes are of mdn, gdn or delta; other operations take --trace");
   }
   const Schema schema = find_operation(op).schema(nullptr);
   std::map<std::string, Range> gates;
@@ -36,9 +36,9 @@ Range parse_range(const std::string& value, const std::string& text) {
   const auto lo = ends.empty() ? std::nullopt : parse_real(ends[0]);
   const auto hi = ends.size() == 2 ? parse_real(ends[1]) : lo;
   if (!lo || !hi || ends.size() > 2 || !std::isfinite(*lo) || !std::isfinite(*hi)) {
-    fail(text, quote_name(value) + " is no number and no lo:hi");
+    refuse(text, quote_name(value) + " is no number and no lo:hi");
   }
-  if (*lo > *hi) fail(text, "in " + quote_name(value) + " the lower end is above the upper one");
+  if (*lo > *hi) refuse(text, "in " + quote_name(value) + " the lower end is above the upper one");
   return {*lo, *hi};
 }
 
@@ -78,16 +78,16 @@ GateBox parse_box(const std::string& text) {
   for (const std::string& part :
        split(colon == std::string::npos ? "" : text.substr(colon + 1), ',')) {
     if (part == "coupled" || part == "decoupled") {
-      if (box.op != "mdn") fail(text, quote_name(part) + " is of mdn only");
+      if (box.op != "mdn") refuse(text, quote_name(part) + " is of mdn only");
       box.coupling = part == "coupled" ? GateBox::Coupling::coupled : GateBox::Coupling::decoupled;
       continue;
     }
     const std::size_t equals = part.find('=');
     const std::string name = part.substr(0, equals);
-    if (equals == std::string::npos) fail(text, quote_name(part) + " is no name=lo:hi");
+    if (equals == std::string::npos) refuse(text, quote_name(part) + " is no name=lo:hi");
     const Range range = parse_range(part.substr(equals + 1), text);
     if (name == "s") {
-      if (!(range.lo > 0) || range.lo != range.hi) fail(text, "s must be one number above 0");
+      if (!(range.lo > 0) || range.lo != range.hi) refuse(text, "s must be one number above 0");
       box.s = range.lo;
       continue;
     }
@@ -97,7 +97,7 @@ GateBox parse_box(const std::string& text) {
     if (found == box.gates.end()) {
       std::vector<std::string> known;
       for (const auto& entry : box.gates) known.push_back(entry.first);
-      fail(text, box.op + " has no gate " + quote_name(name) + did_you_mean(name, known));
+      refuse(text, box.op + " has no gate " + quote_name(name) + did_you_mean(name, known));
     }
     found->second = log ? Range{std::exp(range.lo), std::exp(range.hi)} : range;
     const Range& legal = domain.at(gate);
@@ -105,8 +105,8 @@ GateBox parse_box(const std::string& text) {
                             ? found->second.lo >= 0
                             : found->second.lo >= legal.lo && found->second.hi <= legal.hi;
     if (!inside) {
-      fail(text, name + " must lie in [" + number_text(gate == "kappa" ? 0 : legal.lo) + ", " +
-                     (gate == "kappa" ? "inf" : number_text(legal.hi)) + "]");
+      refuse(text, name + " must lie in [" + number_text(gate == "kappa" ? 0 : legal.lo) + ", " +
+                       (gate == "kappa" ? "inf" : number_text(legal.hi)) + "]");
     }
   }
   return box;

@@ -15,7 +15,7 @@ namespace assay::reports {
 struct Step {
   std::int64_t index = 0;  // in the unit
   Context<double>* context = nullptr;
-  Block<double> x{nullptr, 0};  // inputs, gates linear
+  assay::Block<double> x{nullptr, 0};  // inputs, gates linear
   const Recurrence<double>* recurrence = nullptr;
   const double* state_prev =
       nullptr;  // null for linear operations: their steps do not depend on it

@@ -38,8 +38,8 @@ struct Python {
 };
 
 /// Runs the case that shows the misbehaviour, then one that does not.
-RunResult run_planted(const std::string& function, double seconds = 60,
-                      std::uint64_t memory_bytes = 8ull << 30) {
+RunResult run_function(const std::string& function, double seconds = 60,
+                       std::uint64_t memory_bytes = 8ull << 30) {
   const Python python;
   const auto candidate = Python::open("planted_functions:" + function, seconds, memory_bytes);
   RunResult result = candidate->run(attention_case(5), false);
@@ -77,37 +77,37 @@ TEST_CASE("candidate/python: a companion function is the backward", "[candidate]
 }
 
 TEST_CASE("candidate/python: exceptions and exits are errors with a place", "[candidate][python]") {
-  const RunResult raised = run_planted("raises");
+  const RunResult raised = run_function("raises");
   CHECK(raised.status == RunStatus::failed);
   CHECK_THAT(raised.detail, Contains("ValueError: planted (planted_functions.py:"));
 
-  const RunResult exited = run_planted("exits");
+  const RunResult exited = run_function("exits");
   CHECK(exited.status == RunStatus::failed);
   CHECK_THAT(exited.detail, Contains("SystemExit: 4"));
 
-  const RunResult died = run_planted("dies");
+  const RunResult died = run_function("dies");
   CHECK(died.status == RunStatus::crashed);
   CHECK_THAT(died.detail, Contains("exited with code 4"));
 }
 
 TEST_CASE("candidate/python: a hang ends at the time limit", "[candidate][python]") {
-  CHECK(run_planted("hangs", 2).status == RunStatus::timed_out);
+  CHECK(run_function("hangs", 2).status == RunStatus::timed_out);
 }
 
 TEST_CASE("candidate/python: hunger for memory is named", "[candidate][python]") {
-  const RunResult result = run_planted("devours", 60, 256ull << 20);
+  const RunResult result = run_function("devours", 60, 256ull << 20);
   INFO(result.detail);
   CHECK(result.status == RunStatus::out_of_memory);
 }
 
 TEST_CASE("candidate/python: what it prints does not matter", "[candidate][python]") {
-  const RunResult result = run_planted("prints");
+  const RunResult result = run_function("prints");
   CHECK(result.status == RunStatus::ran);
   CHECK(distance_to_truth(attention_case(5), result, false) < 1e-12);
 }
 
 TEST_CASE("candidate/python: wrong shapes and missing outputs are found", "[candidate][python]") {
-  const RunResult transposed = run_planted("transposed");
+  const RunResult transposed = run_function("transposed");
   REQUIRE(transposed.hygiene.size() == 1);
   CHECK(transposed.hygiene[0].kind == "wrong shape");
   CHECK(transposed.hygiene[0].tensor == "o");
@@ -128,7 +128,7 @@ TEST_CASE("candidate/python: wrong shapes and missing outputs are found", "[cand
 }
 
 TEST_CASE("candidate/python: a changed input is found", "[candidate][python]") {
-  const RunResult result = run_planted("modifies");
+  const RunResult result = run_function("modifies");
   REQUIRE(result.hygiene.size() == 1);
   CHECK(result.hygiene[0].kind == "input modified");
   CHECK(result.hygiene[0].tensor == "q");
