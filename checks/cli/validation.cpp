@@ -68,7 +68,8 @@ Command add_validation(CLI::App& report) {
   app->add_option("--out", flags->out, "folder to write into")->check(named_folder())->required();
   app->add_option("--models", flags->models, "precision models, separated by commas (all)");
   app->add_option("--parts", flags->parts, "kills, alarms, sensitivity (all)");
-  app->add_option("--ops", flags->operations, "operations for the planted faults (all)");
+  app->add_option("--ops", flags->operations,
+                  "operations for the planted faults and scaled gates (all)");
   app->add_option("--cases", flags->request.alarm_cases, "cases of correct kernels per model")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
       ->capture_default_str();

@@ -437,10 +437,16 @@ CampaignReport run_campaign(const CampaignRequest& request) {
     }
   }
   if (contains(request.parts, "sensitivity")) {
+    std::vector<GateOf> gates;
+    for (const GateOf& gate : kGates) {
+      if (request.operations.empty() || contains(request.operations, gate.op)) {
+        gates.push_back(gate);
+      }
+    }
     Counter counter(request, "sensitivity",
-                    static_cast<std::int64_t>(kGates.size() * request.models.size()));
+                    static_cast<std::int64_t>(gates.size() * request.models.size()));
     for (const std::string& model : request.models) {
-      for (const GateOf& gate : kGates) {
+      for (const GateOf& gate : gates) {
         if (StopSignal::received() != 0) break;
         report.sensitivity.push_back(sensitivity(gate, model, request));
         counter.done(std::string(gate.op) + " " + gate.gate);

@@ -13,7 +13,7 @@ namespace assay {
 struct CampaignRequest {
   std::vector<std::string> models = {"fp32", "tf32", "fp16", "bf16"};
   std::vector<std::string> parts = {"kills", "alarms", "sensitivity"};
-  std::vector<std::string> operations = {};  // for faults; empty: all
+  std::vector<std::string> operations = {};  // for faults and gates; empty: all
   std::int64_t alarm_cases = 10000;          // of correct kernels, per model
   std::uint64_t seed = 1;
   int threads = 1;
