@@ -166,7 +166,10 @@ class Wrong {
                                                                          : a;
       wrong += (a ? "," : "") + std::string(1, e_.axes[from]);
     }
-    return moved(std::move(source), "stored as [" + wrong + "], not [" + right + "],");
+    const std::string order =
+        wrong == right ? fmt::format("axes {} and {} of [{}] exchanged", axis, axis + 1, right)
+                       : "stored as [" + wrong + "], not [" + right + "],";
+    return moved(std::move(source), order);
   }
 
   Account reversed() const {

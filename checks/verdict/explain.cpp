@@ -41,7 +41,8 @@ class Explanation {
     const std::vector<Account> found = accounts_of_all();
     const double by_tensor = left_by(found);
     // With the dictionary's word for it, what the tensors show is said beside.
-    if (explained || !(by_tensor < kClearlyLess * left)) {
+    const bool covered = explained || !(by_tensor < kClearlyLess * left);
+    if (covered && !say_more(found, by_tensor, first)) {
       if (!explained && name_mixed_up(left, found)) return;
       say(first);
       if (!first.on.empty() && first.on[0].is_fault && std::isfinite(by_tensor)) {
@@ -67,6 +68,18 @@ class Explanation {
   }
 
  private:
+  /// Within the noise every small error is explained by anything. Accounts say more than a gate or
+  /// a vector where they leave significantly less, and something that it does not say.
+  bool say_more(const std::vector<Account>& found, double by_tensor, const Blame& first) const {
+    if (first.on.empty() || first.on[0].is_fault || !std::isfinite(by_tensor)) return false;
+    const Direction* blamed = find(first.on[0].id);
+    if (!blamed || !(by_tensor + kFilterThreshold * kFilterThreshold < first.on[0].left)) {
+      return false;
+    }
+    const Direction all = account_direction(filters_.expectation(), found);
+    return filters_.told_apart(all, *blamed) > kFilterThreshold;
+  }
+
   /// The first blame that, if it is no fault, an evaluation confirms; with what is not told apart.
   Blame confirmed_blame() {
     constexpr int kMostTries = 4;
@@ -88,15 +101,20 @@ class Explanation {
   /// Gates and vectors that explain the error as well as the one that is blamed.
   void add_alike(const std::vector<FilterResult>& all, Blame& b) {
     constexpr int kMostTries = 3;
+    // Lines of large errors are told apart by how they bend; evaluated, they may be the same.
+    constexpr double kAsMuch = 0.99, kSame = 1.5;
     const Direction* best = find(b.on[0].id);
     int tries = 0;
     for (FilterResult r : all) {
       const bool other = !r.is_fault && r.id != b.on[0].id && r.significance() > kFilterThreshold;
       if (!other || tries >= kMostTries) continue;
       const Direction* d = find(r.id);
-      if (!best || !d || filters_.told_apart(*best, *d) > kSizeErrors) continue;
+      if (!best || !d) continue;
+      const bool as_much = r.explained >= kAsMuch * b.on[0].explained;
+      if (!as_much && filters_.told_apart(*best, *d) > kSizeErrors) continue;
       ++tries;
       if (!confirm(c_, filters_, request_.gradients, r)) continue;
+      if (as_much && !(r.left <= kSame * b.on[0].left + 1e-12 * r.energy)) continue;
       take(r);
       b.on.push_back(std::move(r));
     }

@@ -251,16 +251,15 @@ class Least {
   Direction best_;
 };
 
-/// The case's problem with one gate, vector or the scale multiplied.
+/// The case's problem with one gate, vector or number among the options multiplied.
 Result<double> with_factor(const ValidCase& c, const std::string& id, double factor,
                            const RunOptions& run) {
   const std::string name = id.substr(id.find(' ') + 1);
-  if (id == "option scale") {
+  if (id.rfind("option ", 0) == 0) {
     ValidCase changed = c;
-    const double given =
-        option_real(c, "scale")
-            .value_or(c.sizes.has('K') ? 1 / std::sqrt(static_cast<double>(c.sizes['K'])) : 1);
-    changed.data.options["scale"] = given * factor;
+    const double given = option_real(c, name).value_or(
+        c.sizes.has('K') ? 1 / std::sqrt(static_cast<double>(c.sizes['K'])) : 1);
+    changed.data.options[name] = given * factor;
     return evaluate<double>(lift<double>(changed), run);
   }
   const InputSpec& in = *c.schema.find_input(name);
@@ -371,6 +370,16 @@ std::vector<Direction> vector_directions(const ValidCase& c, const Filters& filt
     if (!is_vector(in) || c.data.tensors.count(in.name) == 0) continue;
     Direction d;
     d.id = "input " + in.name;
+    d.accuses = false;
+    all.push_back(std::move(d));
+  }
+  for (const OptionSpec& option : c.schema.options) {
+    // The scale is among the directions that accuse.
+    if (option.type != OptionType::real || option.name == "scale") continue;
+    const auto value = option_real(c, option.name);
+    if (!value || *value == 0 || !std::isfinite(*value)) continue;
+    Direction d;
+    d.id = "option " + option.name;
     d.accuses = false;
     all.push_back(std::move(d));
   }

@@ -19,8 +19,9 @@ std::vector<FilterResult> mixed_up(const ValidCase& c, const Filters& filters, b
 /// differentiation do.
 FilterResult followed(const ValidCase& c, const Filters& filters, const std::vector<Account>& of);
 
-/// Directions of every vector that the case gives (query, key, value, …), as `directions` has them
-/// of gates: a correct kernel is not accused by them.
+/// Directions of every vector that the case gives (query, key, value, …) and of numbers among its
+/// options, as `directions` has them of gates and the scale: a correct kernel is not accused by
+/// them.
 std::vector<Direction> vector_directions(const ValidCase& c, const Filters& filters, bool gradients,
                                          int threads);
 

@@ -346,9 +346,15 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
     verdict.sentence = beyond;
   } else if (!accepted) {
     verdict.kind = VerdictKind::inconsistent;
+    const TensorStatistics& stats = worst->stats;
     verdict.sentence =
-        fmt::format("{} is off by {:.3g} standard deviations of what {} arithmetic does, at {}",
-                    worst->name, worst->stats.max_z, model.name, worst->where);
+        std::isfinite(stats.max_z)
+            ? fmt::format(
+                  "{} is off by {:.3g} standard deviations of what {} arithmetic does, at {}",
+                  worst->name, stats.max_z, model.name, worst->where)
+            : fmt::format(
+                  "{} is {:.9g} where {} arithmetic makes no error: it must be {:.9g}, at {}",
+                  worst->name, stats.worst_value, model.name, stats.worst_truth, worst->where);
   }
   if (request.diagnose && !request.exact && !finite) {
     explain_overflow(c, model, expectation, result, request, verdict);
@@ -425,6 +431,8 @@ void add_properties(const PropertyReport& report, Verdict& verdict) {
   if (verdict.kind == VerdictKind::pass || verdict.kind == VerdictKind::weak_test) {
     verdict.kind = VerdictKind::inconsistent;
     verdict.sentence = what;
+  } else if (verdict.kind == VerdictKind::nondeterministic) {
+    return;  // two calls that disagree break every property
   } else if (verdict.cause.empty() && verdict.structures.empty()) {
     verdict.cause = what;
   } else if (verdict.cause.empty()) {

@@ -133,6 +133,10 @@ TEST_CASE("candidate/python: a changed input is found", "[candidate][python]") {
   CHECK(result.hygiene[0].kind == "input modified");
   CHECK(result.hygiene[0].tensor == "q");
   CHECK(result.hygiene[0].detail == "the first change is in element [0,1,1,2]");
+  const Python python;
+  const RunResult backward =
+      Python::open("planted_functions:overwrites_cotangent")->run(attention_case(6), true);
+  CHECK(has_finding(backward.hygiene, "input modified", "d_o"));
 }
 
 TEST_CASE("candidate/python: what a function does not take is unsupported", "[candidate][python]") {

@@ -417,3 +417,35 @@ TEST_CASE("explain: values with their errors", "[verdict][explain]") {
   CHECK(map_text("head", {0, 2, 4, 1, 3, 5}) == "head h is that of head (h mod 3) * 2 + h/3");
   CHECK(map_text("batch", {1, 0}) == "batches 0 and 1 exchanged");
 }
+
+TEST_CASE("explain: an error within the noise is not blamed on what explains a part of it",
+          "[verdict][explain]") {
+  const ValidCase c = make("gdn", "B=1,T=130,H=2,K=24,V=20", "bf16");
+  const RunResult right = kernel(c, preset_model("bf16"));
+  for (const char* name : {"q", "v"}) {
+    RunResult result = right;
+    scale(result.gradients.at(name).data, 1.01);
+    const Verdict v = judged(c, "bf16", result);
+    CAPTURE(name, v.cause);
+    REQUIRE(is_finding(v.kind));
+    REQUIRE(v.blamed == std::vector<std::string>{std::string("factor d_") + name});
+  }
+}
+
+TEST_CASE("explain: a scale off by a hundredth is named beside the query", "[verdict][explain]") {
+  const ValidCase c = make("gdn", "B=1,T=30,H=2,K=6,V=5", "fp32");
+  ValidCase wrong = c;
+  wrong.data.options["scale"] = 1.01 / std::sqrt(6.0);
+  const Verdict v = judged(c, "fp32", kernel(wrong, preset_model("fp32")));
+  CAPTURE(v.cause);
+  REQUIRE(blames(v, "option scale"));
+}
+
+TEST_CASE("explain: a number among the options that is off is named", "[verdict][explain]") {
+  const ValidCase c = make("mdn_gates", "B=2,T=20,H=3", "fp32", false, {"tau=2"});
+  ValidCase wrong = c;
+  wrong.data.options["tau"] = 2.02;
+  const Verdict v = judged(c, "fp32", kernel(wrong, preset_model("fp32")));
+  CAPTURE(v.cause);
+  REQUIRE(blames(v, "option tau"));
+}

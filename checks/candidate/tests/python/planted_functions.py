@@ -118,3 +118,13 @@ def with_backward_backward(q, k, v, s0, d_o=None, d_s_final=None):
             d_k[b][t][h][i] += d_S[b][h][i][j] * v[b][t][h][j]
             d_v[b][t][h][j] += d_S[b][h][i][j] * k[b][t][h][i]
     return {"q": d_q, "k": d_k, "d_v": d_v, "s0": d_S}
+
+
+def overwrites_cotangent(q, k, v, s0=None):
+    return attention(q, k, v, s0)
+
+
+def overwrites_cotangent_backward(q, k, v, s0, d_o=None, d_s_final=None):
+    result = with_backward_backward(q, k, v, s0, d_o, d_s_final)
+    d_o[0][1][1][2] += 1.0
+    return result

@@ -130,7 +130,7 @@ class Function:
         return self.backward is not None or self.framework.differentiates
 
     def run(self, request, stored):
-        """(results by name, names that the function declined to compute, note)"""
+        """(what was given, results by name, names that the function declined to compute, note)"""
         strided = request["strided"]
         tensors = {name: self.framework.load(stored[name], strided and name != "cu_seqlens")
                    for name in request["inputs"]}
@@ -138,6 +138,7 @@ class Function:
         gradients = [entry["name"] for entry in request["gradients"]]
         arguments = _bind(self.fn, tensors, request["options"], request["defaults"], self.name)
         if not gradients:
+            cotangents = {}
             results, note = _named(self.fn(**arguments), outputs), ""
         else:
             cotangents = {name: self.framework.load(stored[name], strided)
@@ -155,7 +156,7 @@ class Function:
             self.framework.synchronize()
         declined = [name for name, value in results.items() if value is None]
         kept = {name: value for name, value in results.items() if value is not None}
-        return tensors, kept, declined, note
+        return {**tensors, **cotangents}, kept, declined, note
 
     def _explicit(self, arguments, request, tensors, cotangents, outputs, gradients):
         results = _named(self.fn(**arguments), outputs)
