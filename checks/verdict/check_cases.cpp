@@ -21,6 +21,9 @@ struct Recipe {
   std::vector<std::string> options = {};
 };
 
+// Filled in by the schema's options.
+constexpr const char* kOtherOptions = "options that are not the usual ones";
+
 const std::map<char, std::int64_t> kDefaults = {{'B', 1},  {'T', 70}, {'H', 2},  {'N', 2},
                                                 {'K', 16}, {'V', 24}, {'D', 12}, {'E', 10},
                                                 {'M', 4},  {'J', 2},  {'W', 4},  {'P', 3}};
@@ -85,7 +88,25 @@ std::vector<Recipe> recipes(std::int64_t C) {
        "output"},
       {"K = V with states", {{'T', 40}, {'K', 16}, {'V', 16}}, "", {"wide"}},
       {"K = 1, V = 1", {{'T', 33}, {'K', 1}, {'V', 1}}, "", {"wide"}},
+      {kOtherOptions, {{'T', C + 3}, {'K', 12}, {'V', 10}}},
   };
+}
+
+/// Normalised rows, and numbers half as large again as usual; where they only keep a quotient
+/// finite, large enough to be seen.
+std::vector<std::string> other_options(const Schema& schema) {
+  constexpr double kSmall = 1e-3, kSeen = 0.01;
+  std::vector<std::string> options;
+  for (const OptionSpec& option : schema.options) {
+    if (option.name == "qk_l2norm") options.push_back("qk_l2norm=true");
+    if (option.name == "scale") options.push_back("scale=0.4");
+    if (option.type != OptionType::real || !option.default_value) continue;
+    const double usual = std::get<double>(*option.default_value);
+    const double other = std::fabs(usual) < kSmall ? kSeen : 1.5 * usual;
+    if (other < option.lo || other > option.hi) continue;
+    options.push_back(option.name + "=" + std::to_string(other));
+  }
+  return options;
 }
 
 bool uses(const Schema& schema, char letter) {
@@ -156,8 +177,13 @@ std::vector<CheckCase> check_cases(const Operation& operation, const PrecisionMo
   const Schema schema = operation.schema(nullptr);
   std::vector<CheckCase> cases;
   std::uint64_t number = 0;
-  for (const Recipe& r : recipes(model.chunk)) {
+  std::vector<Recipe> all = recipes(model.chunk);
+  for (Recipe& r : all) {
     ++number;
+    if (r.why == kOtherOptions) {
+      r.options = other_options(schema);
+      if (r.options.empty()) continue;
+    }
     if (*r.cu_seqlens != 0 && !schema.packable) continue;
     if (std::string(r.cotangents) != "all" && !has_final_state(schema)) continue;
     cases.push_back({build(operation, r, model, seed * 1000 + number), r.why, false});
