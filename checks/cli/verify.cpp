@@ -36,7 +36,7 @@ struct VerifyFlags {
   int threads = 1;
 };
 
-constexpr double kSecondsPerOperation = 2;
+constexpr double kSecondsPerOperation = 1;
 
 struct Line {
   std::string what;
