@@ -13,19 +13,6 @@ namespace {
 // A step small against any gate, large against the rounding of double.
 constexpr double kStep = 0x1p-20;
 
-/// The case with one input multiplied by 1 + kStep; a gate given as a logarithm is shifted.
-Problem<double> scaled(const ValidCase& c, const std::string& name, bool is_log) {
-  Problem<double> problem = lift<double>(c);
-  for (double& x : problem.inputs.at(name).data) {
-    if (is_log) {
-      x += std::log1p(kStep);
-    } else {
-      x *= 1 + kStep;
-    }
-  }
-  return problem;
-}
-
 }  // namespace
 
 bool is_gate(const InputSpec& in) {
@@ -67,25 +54,19 @@ std::vector<Direction> directions(const ValidCase& c, const PrecisionModel& mode
     const bool linear = c.data.tensors.count(in.name) != 0;
     const bool log = !in.log_name.empty() && c.data.tensors.count(in.log_name) != 0;
     if (!linear && !log) continue;
-    const std::string& name = linear ? in.name : in.log_name;
     Direction d;
     d.id = "gate " + in.name;
     // A gate computed from its logarithm may be off by the same relative error everywhere.
     d.allowed = 2 * unit_roundoff(model.gate) + (log ? 2 * model.exp_error : 0);
-    d.d = difference(evaluate<double>(scaled(c, name, log), run), base, 1 / kStep);
-    if (gradients && linear && d.d.count("d_" + name)) d.d.erase("d_" + name);
+    d.d = difference(with_factor(c, d.id, 1 + kStep, run), base, 1 / kStep);
+    if (gradients && linear) d.d.erase("d_" + in.name);
     all.push_back(std::move(d));
   }
   if (c.schema.find_option("scale")) {
-    ValidCase changed = c;
-    const double given =
-        option_real(c, "scale")
-            .value_or(c.sizes.has('K') ? 1 / std::sqrt(static_cast<double>(c.sizes['K'])) : 1);
-    changed.data.options["scale"] = given * (1 + kStep);
     Direction d;
     d.id = "option scale";
     d.allowed = 2 * unit_roundoff(model.gate) + model.rsqrt_error;
-    d.d = difference(evaluate<double>(lift<double>(changed), run), base, 1 / kStep);
+    d.d = difference(with_factor(c, d.id, 1 + kStep, run), base, 1 / kStep);
     all.push_back(std::move(d));
   }
   return all;

@@ -251,7 +251,8 @@ class Least {
   Direction best_;
 };
 
-/// The case's problem with one gate, vector or number among the options multiplied.
+}  // namespace
+
 Result<double> with_factor(const ValidCase& c, const std::string& id, double factor,
                            const RunOptions& run) {
   const std::string name = id.substr(id.find(' ') + 1);
@@ -270,8 +271,6 @@ Result<double> with_factor(const ValidCase& c, const std::string& id, double fac
   }
   return evaluate<double>(problem, run);
 }
-
-}  // namespace
 
 ErrorTensors difference(const Result<double>& a, const Result<double>& b, double factor) {
   ErrorTensors d;

@@ -30,6 +30,10 @@ std::vector<Direction> vector_directions(const ValidCase& c, const Filters& filt
 /// when it leaves more than noise and a fiftieth of the error.
 bool confirm(const ValidCase& c, const Filters& filters, bool gradients, FilterResult& r);
 
+/// The case evaluated with one of "gate NAME", "input NAME" or "option NAME" (a number) multiplied.
+Result<double> with_factor(const ValidCase& c, const std::string& id, double factor,
+                           const RunOptions& run);
+
 /// Results as errors: a - b, 0 where that is not finite.
 ErrorTensors difference(const Result<double>& a, const Result<double>& b, double factor);
 

@@ -1,6 +1,7 @@
 // What the noise must know, each on the smallest formula that shows it, against real rounding.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <vector>
 
 #include "reference/recurrences/l2norm.hpp"
 #include "reference/scalars/scalars.hpp"
@@ -96,4 +97,35 @@ TEST_CASE("scalars/noisy: what saturates has the error of any other value", "[sc
   const Noisy slope = Noisy(1) - fn::tanh(fn::from_double<Noisy>(25));
   CHECK(rms(slope) > 0x1p-26);
   CHECK(rms(fn::exp(fn::from_double<Noisy>(0))) == 0);  // exactly 1
+}
+
+TEST_CASE("scalars/noisy: casts of many values over whole spacings cancel as real ones do",
+          "[scalars][noisy]") {
+  constexpr int kValues = 4096;
+  NoiseModel model;
+  model.operand = 0x1p-8, model.operand_bits = 8;
+  std::vector<Noisy> x(kValues), ones(kValues, Noisy(1));
+  double real = 0, squares = 0, noise = 0;
+  constexpr int kSeeds = 16;
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    model.same_seed = static_cast<std::uint64_t>(seed + 1) * 0x9e3779b97f4a7c15ULL;
+    const NoiseScope scope(model, seed);
+    double sum = 0;
+    for (int i = 0; i < kValues; ++i) {
+      // Spread over [1, 2): 128 spacings of bf16.
+      const double fraction = std::fmod((i + 1) * 0.6180339887498949 + 0.37 * seed, 1);
+      x[i] = Functions<Noisy>::from_double(1 + fraction);
+      const double error = std::nearbyint(x[i].v * 128) / 128 - x[i].v;
+      sum += error, squares += error * error / kSeeds;
+    }
+    real = std::max(real, std::fabs(sum));
+    Noisy total;
+    la::Kernels<Noisy>::dot_add(total, kValues, x.data(), 1, ones.data(), 1);
+    noise += rms(total) / kSeeds;
+  }
+  CAPTURE(real, std::sqrt(squares), noise);
+  CHECK(real < 3 * noise);
+  // Independent errors amount to the root of their squares; of one sign in each half spacing they
+  // would be four times as much.
+  CHECK(noise < 2 * std::sqrt(squares));
 }
