@@ -178,6 +178,7 @@ struct Stream {
     Vectors next = request(1);  // a unit's time ahead: memory is busy, and answers late
     for (int i = 0; i < units; ++i) {
       __syncthreads();
+      sync_threads(1, Shape::threads);  // for nothing but that all take part in every barrier
       deliver(i + 1, next);
       next = request(i + 2);
       store_read(i - 1);
@@ -229,7 +230,7 @@ struct Stream {
         }
       }
       s.written[slot][group][at] = make_float4(sum[0], sum[1], sum[2], sum[3]);
-      sync_threads(1, Shape::workers);
+      sync_threads(1, Shape::threads);
       if (threadIdx.x == 0) {
         for (int n = 0; n < states; ++n) fetch(unit * states + n + Shape::stages);
       }
