@@ -3,8 +3,8 @@
 usage: cuda_delta_bench.py PLUGIN.so --json OUT [--commit ID] [--repeat 20] [--only mdn]
 
 Median, over replays of a CUDA graph, of the time of a forward call and of a call that also asks for
-every gradient; bf16 tokens, gates as a trained model has them, no initial states; and the memory a
-call needs besides its tensors. Of some, also with gradients from windows of so many chunks, each
+every gradient; bf16 tokens, of some also fp32 and fp16, gates as a trained model has them, no
+initial states; and the memory a call needs besides its tensors. Of some, also with gradients from windows of so many chunks, each
 computed once more when its turn comes, in place of everything stored. mdn_fused_gates is also timed
 as what it replaces: mdn_gates, mdn and the way back through mdn_gates as calls of their own, with
 gates in fp32 between them.
@@ -24,6 +24,9 @@ CASES = [("mdn", 8, 2048, 8, 128, 0.26, 1.0), ("mdn", 4, 4096, 16, 128, 0.45, 1.
          ("gdn", 4, 4096, 16, 64, 0.18, 0.72), ("delta", 4, 4096, 16, 128, None, None),
          ("mdn_fused_gates", 8, 2048, 8, 128, None, None),
          ("mdn_fused_gates", 4, 4096, 16, 128, None, None)]
+FORMATS = {"bf16": torch.bfloat16, "fp32": torch.float32, "fp16": torch.float16}
+OTHERS = [case[:5] + (None, None) for case in CASES
+          if case[:2] in (("mdn", 4), ("gdn", 4), ("delta", 4))]  # also in fp32 and fp16
 GATES = ["log_alpha", "beta", "log_mu", "eta"]
 
 WINDOWS = {("mdn", 4, 4096, 16, 128): (4, 8, 16, 32), ("gdn", 4, 4096, 16, 128): (4, 8, 16, 32)}
@@ -96,17 +99,19 @@ def main():
     arguments = parser.parse_args()
     plugin = Plugin(arguments.plugin)
     rows = []
-    for op, B, T, H, D, goal_forward, goal_both in CASES:
-        name = f"{op} {B},{T},{H},{D}"
+    cases = [("bf16", *case) for case in CASES]
+    cases += [(dtype, *case) for dtype in ("fp32", "fp16") for case in OTHERS]
+    for dtype, op, B, T, H, D, goal_forward, goal_both in cases:
+        name = f"{op} {B},{T},{H},{D} {dtype}"
         if arguments.only and arguments.only not in name:
             continue
-        x, cotangents = tokens(op, B, T, H, D)
+        x, cotangents = tokens(op, B, T, H, D, dtype=FORMATS[dtype])
         forward, both = prepare(plugin, op, x, cotangents, False), prepare(plugin, op, x, cotangents)
         if arguments.once:
             both.run()
             torch.cuda.synchronize()
             continue
-        row = {"operation": op, "B": B, "T": T, "H": H, "K": D, "V": D, "dtype": "bf16",
+        row = {"operation": op, "B": B, "T": T, "H": H, "K": D, "V": D, "dtype": dtype,
                "forward_ms": median_ms(forward.run, arguments.repeat),
                "both_ms": median_ms(both.run, arguments.repeat),
                "goal_forward_ms": goal_forward, "goal_both_ms": goal_both,
@@ -115,13 +120,13 @@ def main():
         if op == "mdn_fused_gates":
             for key, gradients in (("apart_forward_ms", False), ("apart_both_ms", True)):
                 row[key] = median_ms(apart(plugin, x, cotangents, gradients), arguments.repeat)
-            print(f"{name:28} as calls of their own: {row['apart_forward_ms']:8.3f} "
+            print(f"{name:32} as calls of their own: {row['apart_forward_ms']:8.3f} "
                   f"{row['apart_both_ms']:8.3f} ms")
-        print(f"{name:28} {row['forward_ms']:8.3f} {row['both_ms']:8.3f} ms, goal {goal_forward} "
+        print(f"{name:32} {row['forward_ms']:8.3f} {row['both_ms']:8.3f} ms, goal {goal_forward} "
               f"{goal_both}, workspace {row['workspace_mib']:.0f} MiB", flush=True)
         del forward, both
         row["windows"] = [in_windows(plugin, op, x, cotangents, n, arguments.repeat)
-                          for n in WINDOWS.get((op, B, T, H, D), ())]
+                          for n in WINDOWS.get((op, B, T, H, D), ()) if dtype != "fp16"]
         for w in row["windows"]:
             print(f"  windows of {w['chunks']:2} chunks {w['both_ms']:8.3f} ms, workspace "
                   f"{w['workspace_mib']:.0f} MiB, same bits: {w['same_bits']}", flush=True)

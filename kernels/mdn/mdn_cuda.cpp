@@ -165,14 +165,16 @@ void take_pack(Plan& plan, Workspace& memory) {
   pack.q = p.q, pack.k = p.k, pack.q_correction = p.q_correction;
   pack.tokens = plan.binding.tokens, pack.T = p.T, pack.H = p.H, pack.K = p.K;
   pack.l2norm = p.l2norm, pack.l2norm_eps = p.l2norm_eps;
-  pack.packed_q = memory.take<std::uint16_t>(rows * p.K);
-  pack.packed_k = memory.take<std::uint16_t>(rows * p.K);
+  pack.dtype = plan.fast.full ? DType::f32 : DType::bf16;
+  const std::int64_t unit = bytes_of(pack.dtype);
+  pack.packed_q = memory.take<char>(rows * p.K * unit);
+  pack.packed_k = memory.take<char>(rows * p.K * unit);
   pack.d_q = p.d_q.partial, pack.d_k = p.d_k.partial, pack.d_correction = p.d_correction;
-  const auto own = [&](std::uint16_t* data) {
+  const auto own = [&](char* data) {
     Strided out;
-    out.data = reinterpret_cast<char*>(data), out.dtype = DType::bf16;
-    out.column = 2, out.head = 2 * p.K, out.time = out.head * p.H, out.batch = out.time * p.T;
-    out.given = out.pairs = out.wide = true;
+    out.data = data, out.dtype = pack.dtype, out.column = unit;
+    out.head = unit * p.K, out.time = out.head * p.H, out.batch = out.time * p.T;
+    out.given = true, out.pairs = out.wide = !plan.fast.full;
     return out;
   };
   p.q = own(pack.packed_q), p.k = own(pack.packed_k);
@@ -183,16 +185,17 @@ void take_fast(Plan& plan, Workspace& memory) {
   constexpr std::int64_t kEnoughBlocks = 96;
   MdnFast& f = plan.fast;
   MdnParams& p = plan.p;
-  const std::int64_t places = p.places();
-  f.pairs = p.units() * p.V / 64 >= kEnoughBlocks ? 4 : 2;
-  f.records = memory.take<char>(places * kRecordBytes);
+  const std::int64_t places = p.places(), unit = f.full ? 4 : 2;
+  f.pairs = p.units() * ((p.V + 63) / 64) >= kEnoughBlocks ? 4 : 2;
+  f.records = memory.take<char>(places * (f.full ? 4 * kFullFloats : kRecordBytes));
+  if (f.full) f.rows = memory.take<float>(places * 2 * kChunk * p.K);
   if (!p.gradients) return;
-  const std::int64_t state = std::int64_t{2} * p.K * p.V * p.matrices();
-  const std::int64_t rows = std::int64_t{2} * kChunk * p.V;
+  const std::int64_t state = unit * p.K * p.V * p.matrices();
+  const std::int64_t rows = unit * kChunk * p.V;
   f.kept = memory.take<char>(places * state);
   f.d_kept = memory.take<char>(places * state);
   f.residuals = memory.take<char>(places * rows);
-  f.residual_rests = memory.take<char>(p.units() * rows);
+  if (!f.full) f.residual_rests = memory.take<char>(p.units() * rows);
   f.d_residuals = memory.take<char>(places * rows);
   f.coefficients = memory.take<float>(places * kKeptFloats);
   f.cotangents = memory.take<float>(places * kCotangentFloats);
@@ -252,10 +255,12 @@ Outcome make_plan(const OpSpec& spec, const Call& call, const MdnTable* table, v
   read_outputs(call, plan);
   p.gradients = call.gradients.count > 0;
   Workspace pieces(memory);
-  plan.is_fast = mdn_fast_takes(p);
+  plan.fast.full = !mdn_bf16_takes(p);
+  plan.is_fast = !plan.fast.full || mdn_fp32_takes(p);
   plan.packs = plan.is_fast && (p.l2norm || p.q_correction.given);
   if (table) {
-    if (!plan.is_fast || plan.packs) return refuse(Status::unsupported, "rows by table");
+    if (!plan.is_fast || plan.fast.full || plan.packs)
+      return refuse(Status::unsupported, "rows by table");
     p.table = *table;
   }
   if (p.gradients) take_sinks(call, plan, pieces);

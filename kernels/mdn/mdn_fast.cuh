@@ -81,6 +81,12 @@ __device__ __forceinline__ std::int64_t index_of_all(const MdnParams& p, const M
   return (first + chunk) * p.H + at.head;
 }
 
+/// The vectors of a place's record.
+__device__ __forceinline__ float* vectors_of(const MdnFast& f, std::int64_t place) {
+  if (f.full) return reinterpret_cast<float*>(f.records) + place * kFullFloats;
+  return reinterpret_cast<float*>(f.records + place * kRecordBytes + kRecordVectors);
+}
+
 /// Rows of a head from some step on. With a table, row t is that of token[t].
 struct MdnRows {
   const char* data;

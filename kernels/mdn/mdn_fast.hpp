@@ -1,4 +1,6 @@
-// The fast kernels of mdn, gdn and delta: bf16 rows of 64 or 128, tensor cores, several launches.
+// The fast kernels of mdn, gdn and delta: on tensor cores, in several launches. Those of bf16 take
+// rows of 64 or 128; those of fp32 (mdn_fp32.cuh) any dtype and widths that are multiples of 16 up
+// to 128. What is below is how those of bf16 go about it.
 //
 //   prepare   a block per chunk and head: coefficients, W and T = (I + L)^-1 into a record
 //   scan      a warp per 16 columns of a state, through time: R = T (V - ᾱ K S + b' K M), O, states
@@ -47,9 +49,20 @@ enum MdnCotangent {
 /// triangle means something, and the gates alpha, mu, beta, eta [kChunk] each.
 enum MdnKept { kKeptGates = kChunk * kChunk, kKeptFloats = kKeptGates + 4 * kChunk };
 
+/// What `prepare` leaves with fp32: the vectors, T and W [kChunk, kChunk], of which the blocks of
+/// 16 above the diagonal mean nothing.
+enum MdnFullRecord {
+  kFullT = kVectorsBytes / 4,
+  kFullW = kFullT + kChunk * kChunk,
+  kFullFloats = kFullW + kChunk * kChunk
+};
+
+/// With fp32, what is bf16 in tiles below is fp32 in rows, states [K, V], residuals [kChunk, V].
 struct MdnFast {
   MdnParams p;
-  char* records = nullptr;         // [slot, head, kRecordBytes]
+  bool full = false;               // fp32
+  char* records = nullptr;         // [slot, head, kRecordBytes], or with fp32 kFullFloats
+  float* rows = nullptr;           // with fp32: [slot, head, q or k, kChunk, K]
   char* kept = nullptr;            // [slot, head, S or M, V K / 64 tiles] of S^T before the chunk
   char* d_kept = nullptr;          // the same of d_S^T after it
   char* residuals = nullptr;       // [slot, head, V kChunk / 64 tiles] of R^T
@@ -60,23 +73,25 @@ struct MdnFast {
   int pairs = 4;                   // 16 columns each, of a block of `reverse`
 };
 
-/// q and k made ready: corrected by k, normalised, in bf16 [token, head of the state, K]; and the
-/// way back of the gradients with respect to those, fp32 of the same layout, in place.
+/// q and k made ready: corrected by k, normalised, in bf16 or fp32 [token, head of the state, K];
+/// and the way back of the gradients with respect to those, fp32 of the same layout, in place.
 struct MdnPack {
   Strided q, k, q_correction;
   std::int64_t tokens = 0, T = 0;
   int H = 1, K = 0;
   bool l2norm = false;
   float l2norm_eps = 0;
-  std::uint16_t *packed_q = nullptr, *packed_k = nullptr;
+  DType dtype = DType::bf16;  // of what is packed
+  char *packed_q = nullptr, *packed_k = nullptr;
   float *d_q = nullptr, *d_k = nullptr;
   float* d_correction = nullptr;  // [token, head], parts
 };
 cudaError_t mdn_pack(const MdnPack& p, cudaStream_t stream);
 cudaError_t mdn_unpack(const MdnPack& p, const Strided& d_correction, cudaStream_t stream);
 
-/// Whether the fast kernels take the call: dtypes and widths.
-bool mdn_fast_takes(const MdnParams& p);
+/// Whether the fast kernels take the call, those of bf16 or those of fp32: dtypes and widths.
+bool mdn_bf16_takes(const MdnParams& p);
+bool mdn_fp32_takes(const MdnParams& p);
 using MdnLaunch = cudaError_t (*)(const MdnFast& f, cudaStream_t stream);
 cudaError_t mdn_prepare(const MdnFast& f, cudaStream_t stream);
 cudaError_t mdn_scan(const MdnFast& f, cudaStream_t stream);

@@ -21,6 +21,11 @@ namespace assay::cuda {
 ASSAY_MDN_KEYS(ASSAY_MDN_DECLARE, scan)
 ASSAY_MDN_WIDTHS(ASSAY_MDN_DECLARE, reverse)
 ASSAY_MDN_SHAPES(ASSAY_MDN_DECLARE, local)
+cudaError_t mdn_prepare_bf16(const MdnFast& f, cudaStream_t stream);
+cudaError_t mdn_fp32_prepare(const MdnFast& f, cudaStream_t stream);
+cudaError_t mdn_fp32_scan(const MdnFast& f, cudaStream_t stream);
+cudaError_t mdn_fp32_reverse(const MdnFast& f, cudaStream_t stream);
+cudaError_t mdn_fp32_local(const MdnFast& f, cudaStream_t stream);
 
 namespace {
 
@@ -38,21 +43,31 @@ bool is_width(int width) { return width == 64 || width == 128; }
 
 }  // namespace
 
-bool mdn_fast_takes(const MdnParams& p) {
+bool mdn_bf16_takes(const MdnParams& p) {
   if (!is_width(p.K) || !is_width(p.V)) return false;
   for (const Strided* x : {&p.q, &p.k, &p.v, &p.d_o, &p.o}) {
     if (x->given && x->dtype != DType::bf16) return false;
   }
   return p.places() < std::int64_t{1} << 31;
 }
+bool mdn_fp32_takes(const MdnParams& p) {
+  const auto is_width = [](int width) { return width % 16 == 0 && width <= 128; };
+  return is_width(p.K) && is_width(p.V) && p.places() < std::int64_t{1} << 31;
+}
 
+cudaError_t mdn_prepare(const MdnFast& f, cudaStream_t stream) {
+  return f.full ? mdn_fp32_prepare(f, stream) : mdn_prepare_bf16(f, stream);
+}
 cudaError_t mdn_scan(const MdnFast& f, cudaStream_t stream) {
+  if (f.full) return mdn_fp32_scan(f, stream);
   return kScans[index_of(f.p, false) / 2](f, stream);
 }
 cudaError_t mdn_reverse(const MdnFast& f, cudaStream_t stream) {
+  if (f.full) return mdn_fp32_reverse(f, stream);
   return kReverses[index_of(f.p, f.pairs == 4)](f, stream);
 }
 cudaError_t mdn_local(const MdnFast& f, cudaStream_t stream) {
+  if (f.full) return mdn_fp32_local(f, stream);
   return kLocals[index_of(f.p, f.p.V == 128)](f, stream);
 }
 

@@ -80,8 +80,7 @@ __global__ void __launch_bounds__(kThreads) mdn_gates_kernel(const __grid_consta
       to[0] = y.x, to[1] = y.y, to[2] = y.z, to[3] = y.w;
     }
     if (j < kChunk) {
-      const char* record = f.records + at.index * kRecordBytes + kRecordVectors;
-      const float* vectors = reinterpret_cast<const float*>(record);
+      const float* vectors = vectors_of(f, at.index);
       c.gamma[(j + 1) * kPitch + kOfDecay] = vectors[kDecay * kChunk + j];
       if (j == 0) c.gamma[kOfDecay] = 1;
     }

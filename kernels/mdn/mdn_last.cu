@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kThreads) mdn_last_kernel(const __grid_constan
 
 cudaError_t mdn_last(const MdnFast& f, cudaStream_t stream) {
   const bool ignored = ASSAY_MDN_IS_FAULT(f.p, final_cotangent_ignored);
-  if (ignored || (!f.p.d_s_final.data && !f.p.d_m_final.data)) return cudaSuccess;
+  if (f.full || ignored || (!f.p.d_s_final.data && !f.p.d_m_final.data)) return cudaSuccess;
   const dim3 grid(static_cast<unsigned>(f.p.units()), kChunk / kGroup);
   return launch(mdn_last_kernel, grid, kThreads, 0, stream, f);
 }

@@ -9,38 +9,38 @@ namespace {
 
 constexpr int kThreads = 256;
 
-/// What a lane has of a row: elements lane, lane + 32, ...
-template <int K>
+/// What a lane has of a row of K <= 32 parts: elements lane, lane + 32, ..., zeros beyond K.
+template <int parts>
 struct Row {
-  float x[K / 32];
+  float x[parts];
 
   __device__ __forceinline__ void load(const Strided& from, std::int64_t batch, std::int64_t t,
-                                       int head, int lane) {
+                                       int head, int K, int lane) {
     const char* at = token_at(from, batch, t, head) + lane * from.column;
 #pragma unroll
-    for (int j = 0; j < K / 32; ++j) {
-      x[j] = load_element(at + 32 * j * from.column, from.dtype);
+    for (int j = 0; j < parts; ++j) {
+      x[j] = lane + 32 * j < K ? load_element(at + 32 * j * from.column, from.dtype) : 0.0f;
     }
   }
   __device__ __forceinline__ void add(float factor, const Row& y) {
 #pragma unroll
-    for (int j = 0; j < K / 32; ++j) x[j] = fmaf(factor, y.x[j], x[j]);
+    for (int j = 0; j < parts; ++j) x[j] = fmaf(factor, y.x[j], x[j]);
   }
   __device__ __forceinline__ void scale(double factor) {
 #pragma unroll
-    for (int j = 0; j < K / 32; ++j) x[j] = static_cast<float>(x[j] * factor);
+    for (int j = 0; j < parts; ++j) x[j] = static_cast<float>(x[j] * factor);
   }
   /// 1/|x|, in double: squares of the smallest and the largest numbers of fp32 are beyond it.
   __device__ __forceinline__ double inverse_norm(float eps) const {
     double sum = 0;
 #pragma unroll
-    for (int j = 0; j < K / 32; ++j) sum += double{x[j]} * double{x[j]};
+    for (int j = 0; j < parts; ++j) sum += double{x[j]} * double{x[j]};
     return 1 / sqrt(warp_sum(sum) + eps);
   }
   __device__ __forceinline__ float dot(const Row& y) const {
     float sum = 0;
 #pragma unroll
-    for (int j = 0; j < K / 32; ++j) sum = fmaf(x[j], y.x[j], sum);
+    for (int j = 0; j < parts; ++j) sum = fmaf(x[j], y.x[j], sum);
     return warp_sum(sum);
   }
 };
@@ -51,45 +51,47 @@ __device__ __forceinline__ float correction_of(const MdnPack& p, int head) {
   return load_element(d.data + (head / d.share) * d.head, d.dtype);
 }
 
-template <int K>
+template <int parts>
 __global__ void __launch_bounds__(kThreads) mdn_pack_kernel(const __grid_constant__ MdnPack p) {
   const int lane = threadIdx.x & 31;
   const std::int64_t row = std::int64_t{blockIdx.x} * (kThreads / 32) + (threadIdx.x >> 5);
   if (row >= p.tokens * p.H) return;
   const int head = static_cast<int>(row % p.H);
   const std::int64_t batch = row / p.H / p.T, t = row / p.H % p.T;
-  Row<K> q, k;
-  q.load(p.q, batch, t, head, lane), k.load(p.k, batch, t, head, lane);
+  Row<parts> q, k;
+  q.load(p.q, batch, t, head, p.K, lane), k.load(p.k, batch, t, head, p.K, lane);
   q.add(-correction_of(p, head), k);
   if (p.l2norm) {
     q.scale(q.inverse_norm(p.l2norm_eps)), k.scale(k.inverse_norm(p.l2norm_eps));
   }
 #pragma unroll
-  for (int j = 0; j < K / 32; ++j) {
-    const std::int64_t at = row * K + lane + 32 * j;
-    store_element(reinterpret_cast<char*>(p.packed_q + at), DType::bf16, q.x[j]);
-    store_element(reinterpret_cast<char*>(p.packed_k + at), DType::bf16, k.x[j]);
+  for (int j = 0; j < parts; ++j) {
+    if (lane + 32 * j >= p.K) continue;
+    const std::int64_t at = (row * p.K + lane + 32 * j) * (p.dtype == DType::f32 ? 4 : 2);
+    store_element(p.packed_q + at, p.dtype, q.x[j]);
+    store_element(p.packed_k + at, p.dtype, k.x[j]);
   }
 }
 
-template <int K>
+template <int parts>
 __global__ void __launch_bounds__(kThreads) mdn_unpack_kernel(const __grid_constant__ MdnPack p) {
   const int lane = threadIdx.x & 31;
   const std::int64_t row = std::int64_t{blockIdx.x} * (kThreads / 32) + (threadIdx.x >> 5);
   if (row >= p.tokens * p.H) return;
   const int head = static_cast<int>(row % p.H);
   const std::int64_t batch = row / p.H / p.T, t = row / p.H % p.T;
-  Row<K> q, given_k, d_q, d_k;
-  q.load(p.q, batch, t, head, lane), given_k.load(p.k, batch, t, head, lane);
+  Row<parts> q, given_k, d_q, d_k;
+  q.load(p.q, batch, t, head, p.K, lane), given_k.load(p.k, batch, t, head, p.K, lane);
 #pragma unroll
-  for (int j = 0; j < K / 32; ++j) {
-    const std::int64_t at = row * K + lane + 32 * j;
-    d_q.x[j] = p.d_q[at], d_k.x[j] = p.d_k[at];
+  for (int j = 0; j < parts; ++j) {
+    const std::int64_t at = row * p.K + lane + 32 * j;
+    const bool there = lane + 32 * j < p.K;
+    d_q.x[j] = there ? p.d_q[at] : 0.0f, d_k.x[j] = there ? p.d_k[at] : 0.0f;
   }
   const float correction = correction_of(p, head);
   q.add(-correction, given_k);
   if (p.l2norm) {  // d_x = (d_y - y (y . d_y)) / |x|
-    const auto back = [&](Row<K> x, Row<K>& d) {
+    const auto back = [&](Row<parts> x, Row<parts>& d) {
       const double inverse = x.inverse_norm(p.l2norm_eps);
       x.scale(inverse);
       d.add(-x.dot(d), x);
@@ -99,8 +101,9 @@ __global__ void __launch_bounds__(kThreads) mdn_unpack_kernel(const __grid_const
   }
   d_k.add(-correction, d_q);
 #pragma unroll
-  for (int j = 0; j < K / 32; ++j) {
-    const std::int64_t at = row * K + lane + 32 * j;
+  for (int j = 0; j < parts; ++j) {
+    if (lane + 32 * j >= p.K) continue;
+    const std::int64_t at = row * p.K + lane + 32 * j;
     p.d_q[at] = d_q.x[j], p.d_k[at] = d_k.x[j];
   }
   if (!p.d_correction) return;
@@ -136,13 +139,13 @@ dim3 grid_of(const MdnPack& p) {
 }  // namespace
 
 cudaError_t mdn_pack(const MdnPack& p, cudaStream_t stream) {
-  if (p.K == 64) return launch(mdn_pack_kernel<64>, grid_of(p), kThreads, 0, stream, p);
-  return launch(mdn_pack_kernel<128>, grid_of(p), kThreads, 0, stream, p);
+  if (p.K <= 64) return launch(mdn_pack_kernel<2>, grid_of(p), kThreads, 0, stream, p);
+  return launch(mdn_pack_kernel<4>, grid_of(p), kThreads, 0, stream, p);
 }
 cudaError_t mdn_unpack(const MdnPack& p, const Strided& d_correction, cudaStream_t stream) {
-  const cudaError_t e = p.K == 64
-                            ? launch(mdn_unpack_kernel<64>, grid_of(p), kThreads, 0, stream, p)
-                            : launch(mdn_unpack_kernel<128>, grid_of(p), kThreads, 0, stream, p);
+  const cudaError_t e = p.K <= 64
+                            ? launch(mdn_unpack_kernel<2>, grid_of(p), kThreads, 0, stream, p)
+                            : launch(mdn_unpack_kernel<4>, grid_of(p), kThreads, 0, stream, p);
   if (e != cudaSuccess || !d_correction.given) return e;
   return launch(mdn_pack_correction_kernel, dim3(static_cast<unsigned>(p.H / d_correction.share)),
                 kThreads, kThreads * 4, stream, p, d_correction);

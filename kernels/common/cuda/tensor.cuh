@@ -31,6 +31,8 @@ inline float tf32(float x) {
   return __uint_as_float(
       (u & 0x7f800000u) == 0x7f800000u ? u : (u + 0xfffu + (u >> 13 & 1u)) & ~0x1fffu);
 }
+/// What the tensor cores see of a number.
+inline float tf32_of(float x) { return __uint_as_float(__float_as_uint(x) & 0xffffe000u); }
 struct Tiles {
   const char* row;
   std::uint32_t* out;
@@ -81,8 +83,8 @@ inline void multiply_tf32(void* const* lanes) {
   for (int l = 0; l < 32; ++l) {
     const auto& x = *static_cast<Product<float>*>(lanes[l]);
     const int g = l / 4, i = l % 4;
-    for (int r = 0; r < 4; ++r) a[g + 8 * (r & 1)][i + 4 * (r >> 1)] = x.a[r];
-    b[i][g] = x.b[0], b[i + 4][g] = x.b[1];
+    for (int r = 0; r < 4; ++r) a[g + 8 * (r & 1)][i + 4 * (r >> 1)] = tf32_of(x.a[r]);
+    b[i][g] = tf32_of(x.b[0]), b[i + 4][g] = tf32_of(x.b[1]);
   }
   for (int l = 0; l < 32; ++l) {
     float* c = static_cast<Product<float>*>(lanes[l])->c;
@@ -154,6 +156,15 @@ inline float sum_columns(float x) {
   });
   return x;
 }
+/// What the lane of the next row has, g + 1, or the first one's of the last.
+inline float next_row(float x) {
+  cuda_on_cpu::warp_together(&x, [](void* const* lanes) {
+    float all[32];
+    for (int l = 0; l < 32; ++l) all[l] = *static_cast<float*>(lanes[l]);
+    for (int l = 0; l < 32; ++l) *static_cast<float*>(lanes[l]) = all[(l + 4) % 32];
+  });
+  return x;
+}
 inline void copy_async(char* to, const char* from, bool there) {
   if (there) {
     std::memcpy(to, from, 16);
@@ -207,8 +218,8 @@ __device__ __forceinline__ void multiply(float (&c)[4], const std::uint32_t (&a)
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-/// c += a b, of tf32, 16x8 by 8x8: a is (g, i), (g + 8, i), (g, i + 4), (g + 8, i + 4); b is (i,
-/// g), (i + 4, g).
+/// c += a b, of tf32 (the last 13 bits are not looked at), 16x8 by 8x8: a is (g, i), (g + 8, i),
+/// (g, i + 4), (g + 8, i + 4); b is (i, g), (i + 4, g).
 __device__ __forceinline__ void multiply_tf32(float (&c)[4], const float (&a)[4],
                                               const float (&b)[2]) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
@@ -239,6 +250,10 @@ __device__ __forceinline__ float sum_rows(float x) {
 __device__ __forceinline__ float sum_columns(float x) {
   x += __shfl_xor_sync(0xffffffffu, x, 1);
   return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+/// What the lane of the next row has, g + 1, or the first one's of the last.
+__device__ __forceinline__ float next_row(float x) {
+  return __shfl_sync(0xffffffffu, x, (threadIdx.x + 4) & 31);
 }
 /// 16 bytes from global to shared memory, or zeros, in the background.
 __device__ __forceinline__ void copy_async(char* to, const char* from, bool there) {
