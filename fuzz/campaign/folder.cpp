@@ -50,18 +50,29 @@ void read_journal(const std::string& path, CampaignFolder::Contents& contents) {
   }
 }
 
-/// The first member that differs, for a message.
-std::string difference(const Json& a, const Json& b) {
-  for (const auto& [key, value] : b.items()) {
-    if (!a.contains(key) || a.at(key) != value) {
-      return key + " was " + (a.contains(key) ? a.at(key).dump() : "not given") + " and is " +
-             value.dump();
+/// What differs, for a message: "seed was 1 and is 2, model.operand was "fp32" and is "bf16"". Of
+/// two objects of other names (models), the names.
+std::string difference(const Json& a, const Json& b, const std::string& within = "") {
+  std::string text;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  const Json none;
+  Json all = a;
+  all.update(b);
+  for (const auto& [key, ignored] : all.items()) {
+    const std::string name = within + key;
+    const Json &was = a.contains(key) ? a.at(key) : none, &is = b.contains(key) ? b.at(key) : none;
+    if (was == is) continue;
+    if (!was.is_object() || !is.is_object()) {
+      add(name + " was " + (a.contains(key) ? was.dump() : "not given") + " and is " +
+          (b.contains(key) ? is.dump() : "not given"));
+    } else if (const Json before = was.value("name", none), now = is.value("name", none);
+               before != now) {
+      add(name + " was " + before.dump() + " and is " + now.dump());
+    } else {
+      add(difference(was, is, name + "."));
     }
   }
-  for (const auto& [key, value] : a.items()) {
-    if (!b.contains(key)) return key + " was " + value.dump() + " and is not given";
-  }
-  return "";
+  return text;
 }
 
 }  // namespace

@@ -15,6 +15,8 @@
 #include "reference/oracle/registry.hpp"
 
 using namespace assay;
+using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
 
 namespace {
 
@@ -98,7 +100,16 @@ TEST_CASE("campaign: going on with one gives what one run gives", "[fuzz]") {
   rest.resume = true;
   FuzzRequest other = rest;
   other.seed = 2;
-  CHECK_THROWS_AS(run_fuzz(other), InputError);
+  CHECK_THROWS_WITH(run_fuzz(other), EndsWith("other settings: seed was 1 and is 2"));
+  other.keep = 3;
+  other.candidate.model = "bf16";
+  CHECK_THROWS_WITH(run_fuzz(other),
+                    EndsWith("other settings: model was \"fp32\" and is \"bf16\", seed was "
+                             "1 and is 2, keep was 1 and is 3"));
+  other = rest;
+  other.candidate.model = folder("model.json");
+  std::ofstream(other.candidate.model) << R"({"preset": "fp32", "operand": "bf16", "chunk": 32})";
+  CHECK_THROWS_WITH(run_fuzz(other), Contains("model"));
   // A line that was being written when the process died.
   std::ofstream(folder("part") + "/journal.jsonl", std::ios::app) << "{\"found\": {\"ind";
   const FuzzReport resumed = run_fuzz(rest);
