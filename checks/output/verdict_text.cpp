@@ -67,8 +67,8 @@ std::string verdict_text(const Verdict& v) {
   }
   for (std::size_t i = 0; i < std::min<std::size_t>(v.structures.size(), 3); ++i) {
     const StructureFinding& s = v.structures[i];
-    text += fmt::format("  structure {}: {} of z at {} = {} stands out by {:.1f}\n", s.tensor,
-                        s.statistic, s.axis, s.index, s.significance);
+    text += fmt::format("  structure {}: {} of z at {} = {} stands out by {} standard errors\n",
+                        s.tensor, s.statistic, s.axis, s.index, number(s.significance));
   }
   for (const HygieneFinding& h : v.hygiene) {
     text += fmt::format("  hygiene   {}: {} {}\n", h.kind, h.tensor, h.detail);

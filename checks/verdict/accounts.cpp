@@ -224,6 +224,8 @@ std::string factor_text(const std::vector<std::string>& names, const Account& a)
 
 std::string value_with_error(double value, double error) {
   constexpr int kMost = 9;
+  constexpr double kManyDigits = 1e9;
+  if (std::fabs(value) >= kManyDigits) return fmt::format("{:.3g} ± {:.0e}", value, error);
   if (!(error > 0) || !std::isfinite(error)) return fmt::format("{:.{}g}", value, kMost + 1);
   const int digits = static_cast<int>(-std::floor(std::log10(error)));
   if (digits > kMost) return fmt::format("{:.{}f}(1)", value, kMost);

@@ -35,7 +35,8 @@ std::string account_text(const std::vector<Account>& of);
 /// The direction in which all of them together point, of size 1.
 Direction account_direction(const Expectation& expectation, const std::vector<Account>& of);
 
-/// "1.00012(3)": a value with its standard error in units of the last digit.
+/// "1.00012(3)": a value with its standard error in units of the last digit; "1e+30 ± 2e+23" where
+/// it has many.
 std::string value_with_error(double value, double error);
 
 /// "0 and 1 exchanged", "in reverse order", "h holds h/2", …: a map of places to where their values

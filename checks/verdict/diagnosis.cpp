@@ -87,7 +87,8 @@ FilterResult Filters::operator()(const Direction& direction) const {
       for (std::size_t l = 0; l < e.lanes.size(); ++l) lane_ed[l] += wd * e.lanes[l][i];
     }
   }
-  if (!(dd > 0) || !std::isfinite(dd)) return r;
+  // Of an error whose square is no number any more no direction has a share.
+  if (!(dd > 0) || !std::isfinite(dd) || !std::isfinite(energy_)) return r;
   r.coefficient = ed / dd;
   r.standard_error =
       largest_over_groups(*any,
@@ -329,7 +330,9 @@ std::vector<StructureFinding> structure(const Expectation& expectation, const Er
           const double n = static_cast<double>(last - first), mean = sum / n;
           return -excess(seen.square[i], mean, squares / n - mean * mean, seen.elements[i]);
         });
-        if (beyond > kStructureThreshold) findings.push_back({name, g.axis, i, "rms", beyond});
+        if (beyond > kStructureThreshold && std::isfinite(beyond)) {
+          findings.push_back({name, g.axis, i, "rms", beyond});
+        }
       }
     }
   }

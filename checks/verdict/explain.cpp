@@ -212,6 +212,7 @@ class Explanation {
 
 void name_cause(const ValidCase& c, const Filters& filters, const std::vector<Direction>& known,
                 const JudgeRequest& request, Verdict& verdict) {
+  if (!std::isfinite(filters.energy())) return;  // no share of such an error can be told
   const std::vector<Direction> vectors =
       vector_directions(c, filters, request.gradients, request.threads);
   std::vector<const Direction*> all;

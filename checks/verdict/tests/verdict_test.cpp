@@ -8,6 +8,7 @@
 
 #include "checks/faults/candidate.hpp"
 #include "checks/output/check_formats.hpp"
+#include "checks/output/verdict_text.hpp"
 #include "checks/verdict/check_cases.hpp"
 #include "reference/case/generate.hpp"
 #include "reference/scalars/scalars.hpp"
@@ -199,6 +200,28 @@ TEST_CASE("verdict: an unknown small bias is found by structure", "[verdict]") {
   REQUIRE(v.kind == VerdictKind::inconsistent);
   REQUIRE(!v.structures.empty());
   REQUIRE(v.structures[0].tensor == "o");
+}
+
+TEST_CASE("verdict: an error whose square overflows is explained by nothing", "[verdict]") {
+  const PrecisionModel model = preset_model("fp32");
+  const CheckCase& c = ordinary("gdn", "fp32");
+  RunResult result = emulate(c.valid, model);
+  for (double& x : result.outputs.at("o").data) x *= 1e200;
+  const Verdict v = judged(c, model, result);
+  CAPTURE(v.sentence, v.cause);
+  CHECK(is_finding(v.kind));
+  CHECK(v.filters.empty());
+  CHECK(v.cause.empty());
+  for (const StructureFinding& s : v.structures) CHECK(std::isfinite(s.significance));
+}
+
+TEST_CASE("verdict: what stands out has a unit", "[verdict][output]") {
+  Verdict v;
+  v.structures = {{"o", "t", 3, "mean", 36.5}, {"o", "t", 4, "mean", 5.65e36}};
+  const std::string text = verdict_text(v);
+  CHECK(text.find("structure o: mean of z at t = 3 stands out by 36.5 standard errors\n") !=
+        std::string::npos);
+  CHECK(text.find("t = 4 stands out by 5.65e+36 standard errors\n") != std::string::npos);
 }
 
 TEST_CASE("verdict: reports in other formats say the same", "[verdict][output]") {
