@@ -68,8 +68,7 @@ std::unique_ptr<Candidate> open_python(const std::string& function, const Precis
   }
   ChildCommand command;
   command.arguments = {python, "-m", "assay_worker", "--serve", "3", "4", "5", function};
-  // What Python prints must be out before it crashes, and a crash inside names its Python line.
-  command.environment = {"PYTHONUNBUFFERED=1", "PYTHONFAULTHANDLER=1"};
+  command.environment = {"PYTHONUNBUFFERED=1"};  // what Python prints must be out before it crashes
   if (const std::string folder = worker_package_folder(); !folder.empty()) {
     const char* path = std::getenv("PYTHONPATH");
     const bool more = path != nullptr && *path != '\0';

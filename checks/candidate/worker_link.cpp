@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 
 #include "checks/candidate/stop_signal.hpp"
 #include "reference/case/text.hpp"
@@ -30,7 +31,7 @@ constexpr double kStartFactor = 2, kShortestStart = 30;
 constexpr int kTickMs = 100;
 /// For a call in progress to come to its end after Ctrl-C.
 constexpr std::chrono::seconds kGrace{1};
-constexpr std::size_t kLongestLine = 4 << 20;
+constexpr std::size_t kLongestLine = 4 << 20, kLongestTraceback = 64 << 10;
 /// With so much of the limit in use, a crash is put down to the lack of memory.
 constexpr double kNearlyAll = 0.75;
 
@@ -66,6 +67,26 @@ void write_file(int file, std::string_view bytes) {
 std::string with_last_line(std::string text, const Child& child) {
   const std::string line = child.last_line();
   return line.empty() ? text : text + "; its last line: " + line;
+}
+
+/// "deep (kernels.py:34)": the innermost Python line of a traceback by `faulthandler` that is not
+/// of the interpreter's own library; "" where there is none.
+std::string python_place(const std::string& traceback) {
+  constexpr std::string_view kFile = "  File \"", kLine = "\", line ", kIn = " in ";
+  std::string place;
+  std::istringstream lines(traceback);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t number = line.find(kLine), in = line.find(kIn, number);
+    if (line.rfind(kFile, 0) != 0 || in == std::string::npos) continue;
+    const std::string file = line.substr(kFile.size(), number - kFile.size());
+    const bool own = file.find("/lib/python3") == std::string::npos;
+    if (!own && !place.empty()) continue;
+    const std::size_t digits = number + kLine.size();
+    place = printable(line.substr(in + kIn.size()) + " (" + file.substr(file.rfind('/') + 1) + ":" +
+                      line.substr(digits, in - digits) + ")");
+    if (own) break;
+  }
+  return place;
 }
 
 }  // namespace
@@ -155,6 +176,7 @@ WorkerLink::Answer WorkerLink::exchange(json request, double seconds) {
   const std::int64_t id = next_id_++;
   request["id"] = id;
   last_word_ = nullptr;
+  traceback_.clear();
   if (!send_line(request.dump() + "\n")) return lost();
   Answer answer = wait_for(id, seconds);
   // A worker that says it leaves is of no further use, and its end is no crash.
@@ -210,9 +232,13 @@ WorkerLink::Answer WorkerLink::wait_for(std::int64_t id, double seconds) {
 
 bool WorkerLink::take_line(std::int64_t id, Answer& answer) {
   const std::size_t end = received_.find('\n');
-  const json line = json::parse(received_.substr(0, end), nullptr, false);
+  const std::string text = received_.substr(0, end + 1);
+  const json line = json::parse(text, nullptr, false);
   received_.erase(0, end + 1);
-  if (!line.is_object()) return false;
+  if (!line.is_object()) {
+    if (traceback_.size() + text.size() <= kLongestTraceback) traceback_ += text;
+    return false;
+  }
   if (line.contains("crash")) {
     last_word_ = line;
     return false;
@@ -250,6 +276,8 @@ WorkerLink::Answer WorkerLink::lost() {
   } catch (const json::exception&) {
     // A last word that is garbled says nothing.
   }
+  const std::string place = python_place(traceback_);
+  if (!place.empty() && end.signal != 0) answer.detail += " in " + place;
   const bool refused = child_->printed("bad_alloc") || child_->printed("MemoryError") ||
                        child_->printed("Cannot allocate memory");
   const bool nearly_all =

@@ -46,7 +46,8 @@ class WorkerLink {
   bool send_line(const std::string& line);
   Answer exchange(nlohmann::json request, double seconds);
   Answer wait_for(std::int64_t id, double seconds);
-  /// A line of the worker's: the answer to `id` goes into `answer`, a last word is kept.
+  /// A line of the worker's: the answer to `id` goes into `answer`, a last word is kept, and so is
+  /// what is no JSON.
   bool take_line(std::int64_t id, Answer& answer);
   Answer lost();
   Answer timed_out(double seconds);
@@ -57,7 +58,7 @@ class WorkerLink {
   std::unique_ptr<Child> child_;
   Fd control_, request_file_, reply_file_;
   bool restartable_ = true;
-  std::string received_;
+  std::string received_, traceback_;
   nlohmann::json last_word_, description_;
   std::int64_t next_id_ = 0;
 };

@@ -11,6 +11,7 @@ namespace {
 
 using namespace tests;
 using Catch::Matchers::Contains;
+using Catch::Matchers::EndsWith;
 
 const std::string kFolder = std::string(ASSAY_SOURCE_DIR) + "/checks/candidate/tests/python";
 constexpr const char* kPython = ASSAY_TEST_PYTHON;
@@ -88,6 +89,14 @@ TEST_CASE("candidate/python: exceptions and exits are errors with a place", "[ca
   const RunResult died = run_function("dies");
   CHECK(died.status == RunStatus::crashed);
   CHECK_THAT(died.detail, Contains("exited with code 4"));
+}
+
+TEST_CASE("candidate/python: a crash names its Python line", "[candidate][python]") {
+  const RunResult result = run_function("segfaults");
+  CHECK(result.status == RunStatus::crashed);
+  CHECK_THAT(result.detail, Contains("SIGSEGV"));
+  CHECK_THAT(result.detail, Contains(" in dereference (planted_functions.py:"));
+  CHECK_THAT(result.detail, EndsWith("its last line: noise"));
 }
 
 TEST_CASE("candidate/python: a hang ends at the time limit", "[candidate][python]") {

@@ -4,6 +4,7 @@ Written from S_t = S_{t-1} + k_t v_t^T, o_t = scale S_t^T q_t, in nested lists s
 without any library; the others are in planted_numpy.py and planted_torch.py.
 """
 
+import ctypes
 import os
 import sys
 
@@ -46,6 +47,17 @@ def dies(q, k, v, s0=None):
     if len(q[0]) == 5:
         os._exit(4)
     return attention(q, k, v, s0)
+
+
+def segfaults(q, k, v, s0=None):
+    if len(q[0]) == 5:
+        sys.stderr.write("noise\n")
+        dereference(0)
+    return attention(q, k, v, s0)
+
+
+def dereference(address):
+    return ctypes.string_at(address)
 
 
 def hangs(q, k, v, s0=None):

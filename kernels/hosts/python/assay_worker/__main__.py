@@ -1,5 +1,6 @@
 """python -m assay_worker --serve CONTROL_FD REQUEST_FD REPLY_FD module:function"""
 
+import faulthandler
 import os
 import select
 import socket
@@ -28,6 +29,8 @@ def main(arguments):
                  f"usage: {__doc__}")
     control = socket.socket(fileno=int(arguments[1]))
     die_with_parent(control)
+    # A crash names its Python line, where neither the kernel's output nor a closed stderr hides it.
+    faulthandler.enable(file=control, all_threads=False)
     function, refusal = None, ""
     try:
         function = Function.load(arguments[4])
