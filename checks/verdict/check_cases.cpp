@@ -21,8 +21,9 @@ struct Recipe {
   std::vector<std::string> options = {};
 };
 
-// Filled in by the schema's options.
+// Filled in by the schema's options. Two cases: who cannot normalise may still take the rest.
 constexpr const char* kOtherOptions = "options that are not the usual ones";
+constexpr const char* kNormalised = "queries and keys that are to be normalised";
 
 const std::map<char, std::int64_t> kDefaults = {{'B', 1},  {'T', 70}, {'H', 2},  {'N', 2},
                                                 {'K', 16}, {'V', 24}, {'D', 12}, {'E', 10},
@@ -89,15 +90,21 @@ std::vector<Recipe> recipes(std::int64_t C) {
       {"K = V with states", {{'T', 40}, {'K', 16}, {'V', 16}}, "", {"wide"}},
       {"K = 1, V = 1", {{'T', 33}, {'K', 1}, {'V', 1}}, "", {"wide"}},
       {kOtherOptions, {{'T', C + 3}, {'K', 12}, {'V', 10}}},
+      {kNormalised, {{'T', C + 3}, {'K', 12}, {'V', 10}}},
   };
 }
 
-/// Normalised rows, and numbers half as large again as usual; where they only keep a quotient
-/// finite, large enough to be seen.
-std::vector<std::string> other_options(const Schema& schema) {
+bool of_the_norm(const OptionSpec& option) {
+  return option.name.find("l2norm") != std::string::npos;
+}
+
+/// Normalised rows or the other options: numbers half as large again as usual; where they only keep
+/// a quotient finite, large enough to be seen.
+std::vector<std::string> other_options(const Schema& schema, bool normalised) {
   constexpr double kSmall = 1e-3, kSeen = 0.01;
   std::vector<std::string> options;
   for (const OptionSpec& option : schema.options) {
+    if (of_the_norm(option) != normalised) continue;
     if (option.name == "qk_l2norm") options.push_back("qk_l2norm=true");
     if (option.name == "scale") options.push_back("scale=0.4");
     if (option.type != OptionType::real || !option.default_value) continue;
@@ -180,8 +187,8 @@ std::vector<CheckCase> check_cases(const Operation& operation, const PrecisionMo
   std::vector<Recipe> all = recipes(model.chunk);
   for (Recipe& r : all) {
     ++number;
-    if (r.why == kOtherOptions) {
-      r.options = other_options(schema);
+    if (r.why == kOtherOptions || r.why == kNormalised) {
+      r.options = other_options(schema, r.why == kNormalised);
       if (r.options.empty()) continue;
     }
     if (*r.cu_seqlens != 0 && !schema.packable) continue;

@@ -215,6 +215,20 @@ TEST_CASE("verdict: an error whose square overflows is explained by nothing", "[
   for (const StructureFinding& s : v.structures) CHECK(std::isfinite(s.significance));
 }
 
+TEST_CASE("verdict: who cannot normalise is asked for the other options all the same",
+          "[verdict]") {
+  int scaled = 0, normalised = 0;
+  for (const CheckCase& c : check_cases(find_operation("gdn"), preset_model("fp32"), 3)) {
+    if (c.exact) continue;
+    const auto& options = c.valid.data.options;
+    scaled += options.count("scale") == 1;
+    normalised += options.count("qk_l2norm") == 1 && options.count("l2norm_eps") == 1;
+    CHECK(options.count("scale") + options.count("qk_l2norm") < 2);
+  }
+  CHECK(scaled == 1);
+  CHECK(normalised == 1);
+}
+
 TEST_CASE("verdict: what stands out has a unit", "[verdict][output]") {
   Verdict v;
   v.structures = {{"o", "t", 3, "mean", 36.5}, {"o", "t", 4, "mean", 5.65e36}};
