@@ -194,7 +194,7 @@ int run_check(const CheckFlags& flags) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   die_by(report.signal);
   if (report.failed()) return kFinding;
-  return report.nothing_ran() ? kUndecided : kWell;
+  return report.nothing_judged() ? kUndecided : kWell;
 }
 
 void add_formats(CLI::App& app, CheckFlags& flags) {

@@ -67,7 +67,7 @@ int finish(const FuzzReport& report, const std::string& out, const std::string& 
     fmt::print("{}  {}/result.json\n", fuzz_text(report), out);
   }
   if (report.tally.findings > 0) return kFinding;
-  return report.tally.cases > 0 ? kWell : kUndecided;
+  return report.tally.verdicts.count(verdict_name(VerdictKind::pass)) ? kWell : kUndecided;
 }
 
 int run_every_fault(const FuzzFlags& flags, const FuzzRequest& fuzz) {

@@ -39,7 +39,7 @@ int run_replay(const ReplayFlags& flags) {
                now == subject.expected ? "reproduced" : "NOT REPRODUCED", subject.expected, now);
   }
   if (is_finding(verdict.kind)) return kFinding;
-  return verdict.kind == VerdictKind::unsupported ? kUndecided : kWell;
+  return says_nothing(verdict.kind) ? kUndecided : kWell;
 }
 
 int run_shrink(const ReplayFlags& flags) {
@@ -53,7 +53,7 @@ int run_shrink(const ReplayFlags& flags) {
   if (!record.outcome.finding()) {
     fmt::print("nothing to shrink: {} {}\n", verdict_name(record.outcome.signature.kind),
                record.outcome.sentence);
-    return record.outcome.signature.kind == VerdictKind::unsupported ? kUndecided : kWell;
+    return says_nothing(record.outcome.signature.kind) ? kUndecided : kWell;
   }
   KeepRequest keep;
   keep.folder = flags.out;

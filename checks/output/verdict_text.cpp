@@ -95,9 +95,8 @@ std::string check_text(const CheckReport& report) {
     ++counts[v.kind];
     double z = 0;
     for (const TensorVerdict& t : v.tensors) z = std::max(z, t.stats.max_z);
-    text +=
-        fmt::format("{:<16} max z {:>8}  {}\n", verdict_name(v.kind), number(z),
-                    v.case_line + (v.kind == VerdictKind::unsupported ? ": " + v.sentence : ""));
+    text += fmt::format("{:<16} max z {:>8}  {}\n", verdict_name(v.kind), number(z),
+                        v.case_line + (says_nothing(v.kind) ? ": " + v.sentence : ""));
     if (is_finding(v.kind) && !worst) worst = &v;
   }
   if (worst) text += "\n" + verdict_text(*worst);

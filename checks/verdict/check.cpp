@@ -50,9 +50,9 @@ bool CheckReport::failed() const {
                      [](const Verdict& v) { return is_finding(v.kind); });
 }
 
-bool CheckReport::nothing_ran() const {
-  return std::none_of(verdicts.begin(), verdicts.end(),
-                      [](const Verdict& v) { return v.kind != VerdictKind::unsupported; });
+bool CheckReport::nothing_judged() const {
+  return std::all_of(verdicts.begin(), verdicts.end(),
+                     [](const Verdict& v) { return says_nothing(v.kind); });
 }
 
 void take_declared(const Candidate& candidate, PrecisionModel& model) {

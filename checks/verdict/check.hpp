@@ -40,7 +40,7 @@ struct CheckReport {
   double seconds = 0;
   int signal = 0;       // that ended it early, or 0
   bool failed() const;  // some verdict is a finding
-  bool nothing_ran() const;
+  bool nothing_judged() const;
 };
 
 /// The form is the one the candidate declares, if it does. A model that names formats only (a

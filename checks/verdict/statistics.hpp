@@ -31,6 +31,8 @@ struct TensorStatistics {
   std::int64_t allclose_violations = 0;  // |e| > 1e-2 + 1e-2 |truth|
   std::vector<double> z;
 
+  /// Is there not one element of which anything can be said? (Of none there is nothing to say.)
+  bool unjudged() const { return elements > 0 && beyond_range == elements; }
   bool within_hard_bound() const { return hard_worst < 0 || hard_ratio <= 1; }
   /// Written so that NaN fails. The rms of few independent errors spreads: the bound is 1.3 plus
   /// four of its standard errors, which for a variance of one are 1/√n.

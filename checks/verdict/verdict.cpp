@@ -149,6 +149,14 @@ void explain_overflow(const ValidCase& c, const PrecisionModel& model,
   }
 }
 
+std::string unjudged_tensors(const Verdict& verdict) {
+  std::string names;
+  for (const TensorVerdict& t : verdict.tensors) {
+    if (t.stats.unjudged()) names += (names.empty() ? "" : ", ") + t.name;
+  }
+  return names;
+}
+
 /// By how much and where a tensor is beyond its proved bound; empty when none is.
 std::string beyond_hard_bound(const PrecisionModel& model, const Expectation& expectation,
                               const Verdict& verdict, const ErrorTensors& error) {
@@ -213,9 +221,10 @@ std::string verdict_name(VerdictKind kind) {
   return "";
 }
 
-bool is_finding(VerdictKind kind) {
-  return kind != VerdictKind::pass && kind != VerdictKind::weak_test &&
-         kind != VerdictKind::unsupported;
+bool is_finding(VerdictKind kind) { return kind != VerdictKind::pass && !says_nothing(kind); }
+
+bool says_nothing(VerdictKind kind) {
+  return kind == VerdictKind::weak_test || kind == VerdictKind::unsupported;
 }
 
 std::string case_line(const ValidCase& c) {
@@ -407,9 +416,13 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
       verdict.sentence = h.kind + ": " + h.tensor + " " + h.detail;
     }
   }
-  if (verdict.kind == VerdictKind::pass && beyond > 0 && beyond == elements) {
-    verdict.kind = VerdictKind::weak_test;
-    verdict.sentence = "the declared formats overflow everywhere: nothing could be judged";
+  if (verdict.kind == VerdictKind::pass && !request.exact) {
+    const std::string unjudged = unjudged_tensors(verdict);
+    if (!unjudged.empty()) {
+      verdict.kind = VerdictKind::weak_test;
+      verdict.sentence = "the declared formats overflow on the way to every value of " + unjudged +
+                         ": nothing of that could be judged";
+    }
   }
   if (verdict.kind == VerdictKind::pass && !request.exact) {
     try_sentinels(c, model, expectation, request, verdict);

@@ -17,7 +17,8 @@ enum class VerdictKind {
                  // shape or hygiene broken
   inconsistent,  // not what the declared arithmetic can do, by statistics
   nondeterministic,
-  weak_test,  // the sentinels pass too: this case cannot tell right from wrong
+  weak_test,  // the sentinels pass too, or a tensor overflows everywhere: this case cannot tell
+              // right from wrong
   failed,     // the candidate returned an error
   crashed,
   timed_out,
@@ -27,6 +28,8 @@ enum class VerdictKind {
 std::string verdict_name(VerdictKind kind);
 /// Is it a finding (exit code 1)?
 bool is_finding(VerdictKind kind);
+/// Does it say nothing of the candidate (exit code 3 if nothing else was judged)?
+bool says_nothing(VerdictKind kind);
 
 struct TensorVerdict {
   std::string name;

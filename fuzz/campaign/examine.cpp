@@ -135,6 +135,10 @@ Outcome Examiner::examined(const CheckCase& c, Depth depth) {
     o.max_z = first.max_z;
     o.rms_z = first.rms_z;
     o.seconds = result.seconds;
+    if (!first.unjudged.empty()) {
+      o.signature.kind = VerdictKind::weak_test;
+      o.sentence = "every value of " + first.unjudged + " is beyond the range of the formats";
+    }
   }
   o.growth = first.growth;
   return o;

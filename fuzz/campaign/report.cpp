@@ -79,6 +79,11 @@ std::string fuzz_text(const FuzzReport& r) {
     }
     text += "\n";
   }
+  if (const auto weak = t.verdicts.find(verdict_name(VerdictKind::weak_test));
+      weak != t.verdicts.end()) {
+    text +=
+        fmt::format("  {} cases are too weak to tell right from wrong everywhere\n", weak->second);
+  }
   for (const auto& [op, why] : t.unbuilt_because) {
     text += fmt::format("  {} cases could not be made or judged; {}: {}\n", t.unbuilt, op, why);
     break;

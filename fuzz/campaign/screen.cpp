@@ -17,7 +17,7 @@ double output_sigma(NumberFormat format, double truth) {
          std::sqrt(3.0);
 }
 
-void look(const ExpectedTensor& e, const Tensor<double>& t, Screen& s) {
+void look(const std::string& name, const ExpectedTensor& e, const Tensor<double>& t, Screen& s) {
   double squares = 0, mean = 0;
   const std::size_t lanes = e.lanes.size();
   std::vector<double> lane_mean(lanes);
@@ -47,6 +47,7 @@ void look(const ExpectedTensor& e, const Tensor<double>& t, Screen& s) {
     mean += z;
     for (std::size_t l = 0; l < lanes; ++l) lane_mean[l] += e.lanes[l][i] / sigma;
   }
+  if (judged == 0 && t.size() > 0) s.unjudged = name;
   if (judged < kFew) return;
   const double rms = std::sqrt(squares / static_cast<double>(judged));
   s.rms_z = std::max(s.rms_z, rms);
@@ -70,7 +71,7 @@ Screen look_once(const ValidCase& c, const PrecisionModel& model, const RunResul
       continue;
     }
     s.elements += t->size();
-    look(e, *t, s);
+    look(name, e, *t, s);
   }
   return s;
 }

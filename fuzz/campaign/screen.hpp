@@ -17,9 +17,10 @@ struct Screen {
   bool suspicious = false;
   bool hopeless = false;  // so far off that no further look would help
   std::int64_t elements = 0;
-  double max_z = 0;   // with a σ of eight lanes, which spreads by a quarter
-  double rms_z = 0;   // of the noisiest tensor of at least 16 elements
-  double growth = 0;  // largest |truth| of all outputs and gradients
+  double max_z = 0;      // with a σ of eight lanes, which spreads by a quarter
+  double rms_z = 0;      // of the noisiest tensor of at least 16 elements
+  double growth = 0;     // largest |truth| of all outputs and gradients
+  std::string unjudged;  // a tensor that overflows everywhere; empty: none does
 };
 
 /// Suspicious: a tensor that is missing or misshapen, a value that is not finite where the truth

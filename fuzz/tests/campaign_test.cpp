@@ -159,6 +159,22 @@ TEST_CASE("campaign: faults are found and shrunk to what is asked for", "[fuzz]"
   }
 }
 
+TEST_CASE("campaign: a case in which a tensor overflows everywhere has not passed", "[fuzz]") {
+  register_emulated_candidates();
+  CaseRecipe recipe = parse_recipe("gdn B=1,T=5,H=2,K=4,V=3 fp32 seed=31");
+  CheckCase given{build_case(recipe), "case line", false};
+  CandidateRequest candidate;
+  candidate.spec = "emulated:fp32";
+  Examiner examiner(candidate);
+  CHECK(examiner.examine(given, Depth::quick).signature.kind == VerdictKind::pass);
+  given.valid.data.options["scale"] = 1e300;
+  for (const Depth depth : {Depth::quick, Depth::thorough}) {
+    const Outcome o = examiner.examine(given, depth);
+    CAPTURE(o.sentence);
+    CHECK(o.signature.kind == VerdictKind::weak_test);
+  }
+}
+
 TEST_CASE("screen: rejects every fault that a pinned case shows", "[fuzz]") {
   register_emulated_candidates();
   const PrecisionModel model = preset_model("fp32");

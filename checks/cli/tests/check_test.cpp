@@ -48,6 +48,19 @@ TEST_CASE("cli/check: the replay line of a case without a file", "[cli][check]")
   CHECK(run.out.find("replay: assay " + line) != std::string::npos);
 }
 
+TEST_CASE("cli/check: a case that overflows everywhere decides nothing", "[cli][check]") {
+  const TemporaryFolder folder;
+  const std::string c = folder.path("case.safetensors");
+  REQUIRE(run_program(
+              "gen delta --shape B=1,T=8,H=2,K=4,V=3 --dtype f32 --option scale=1e300 --out " + c)
+              .exit_code == 0);
+  const ProgramRun run = run_program("check --candidate cpu --quick --case " + c);
+  CHECK(run.exit_code == 3);
+  CHECK(run.out.rfind("WEAK-TEST", 0) == 0);
+  CHECK(run.out.find("the declared formats overflow on the way to every value of") !=
+        std::string::npos);
+}
+
 TEST_CASE("cli/check: bad usage is one line", "[cli][check]") {
   const auto refused = [](const std::string& arguments, const std::string& word) {
     INFO(arguments);

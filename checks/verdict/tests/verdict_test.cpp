@@ -142,6 +142,29 @@ TEST_CASE("verdict: what overflows excuses its own sequence only", "[verdict]") 
   CHECK(judge(c, model, result, JudgeRequest()).kind == VerdictKind::wrong);
 }
 
+TEST_CASE("verdict: where an output overflows everywhere, the case does not pass", "[verdict]") {
+  GenerateRequest request;
+  request.op = "gdn";
+  request.shape = "B=1,T=8,H=2,K=4,V=3";
+  request.options = {"scale=1e300"};
+  const Operation& operation = find_operation("gdn");
+  const auto schema = [&](const Case* data) { return operation.schema(data); };
+  Case data = generate(schema, request);
+  const ValidCase c = validate(std::move(data), schema(nullptr));
+  const PrecisionModel model = preset_model("fp32");
+  RunResult result = emulate(c, model);
+  Verdict v = judge(c, model, result, JudgeRequest());
+  CAPTURE(v.sentence);
+  CHECK(v.kind == VerdictKind::weak_test);
+  CHECK(v.sentence.find("every value of ") != std::string::npos);
+  CHECK(v.sentence.find(", o:") != std::string::npos);
+  CHECK(says_nothing(v.kind));
+  // What can be judged is.
+  result.outputs.at("s_final").data[0] += 1;
+  v = judge(c, model, result, JudgeRequest());
+  CHECK(is_finding(v.kind));
+}
+
 TEST_CASE("verdict: a gate that is slightly off is found and named", "[verdict]") {
   const PrecisionModel model = preset_model("fp32");
   const CheckCase& c = ordinary("gdn", "fp32");
