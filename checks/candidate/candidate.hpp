@@ -28,7 +28,7 @@ enum class RunStatus {
 /// Findings of hygiene: each is a sentence with tensor and place.
 struct HygieneFinding {
   std::string kind;  // "input modified", "written outside", "not written", "wrong shape",
-                     // "nondeterministic", "stale"
+                     // "wrong dtype", "nondeterministic", "stale"
   std::string tensor;
   std::string detail;
 };
@@ -39,6 +39,7 @@ struct RunResult {
   std::map<std::string, Tensor<double>> outputs;    // exact values of what was stored
   std::map<std::string, Tensor<double>> gradients;  // by input name
   std::map<std::string, DType> stored;  // dtypes of what was handed over, where they are known
+  bool saved = false;                   // computed elsewhere: whoever saved it chose the dtypes
   std::vector<HygieneFinding> hygiene;
   double seconds = 0;
 

@@ -25,6 +25,7 @@ class OutputsFile : public Candidate {
 
   RunResult run(const ValidCase& c, bool gradients) override {
     RunResult result;
+    result.saved = true;
     take_tensors(c, gradients && info_.has_backward, file_, declined(c), result);
     if (result.outputs.empty() && result.gradients.empty() && result.hygiene.empty()) {
       result.status = RunStatus::unsupported;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "checks/verdict/dtypes.hpp"
 #include "checks/verdict/explain.hpp"
 #include "checks/verdict/hard_bound.hpp"
 #include "reference/scalars/scalars.hpp"
@@ -287,6 +288,8 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
     return verdict;
   }
   const std::int64_t chunk = model.chunk;
+  const std::vector<HygieneFinding> dtypes = wrong_dtypes(c, model, result);
+  verdict.hygiene.insert(verdict.hygiene.begin(), dtypes.begin(), dtypes.end());
   const std::string missing = missing_or_misshapen(expectation, result);
   if (!missing.empty()) {
     verdict.kind = VerdictKind::wrong;
@@ -298,14 +301,7 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
     if (verdict.kind == VerdictKind::wrong) return verdict;
   }
   for (const auto& [name, dtype] : result.stored) {
-    const OutputSpec* out = c.schema.find_output(name);
-    if (is_integer(dtype) && !(out && out->integer)) {
-      verdict.notes.push_back(name + " was handed over as " + dtype_name(dtype) +
-                              ": whole numbers, judged as they are");
-    }
-  }
-  for (const auto& [name, dtype] : result.stored) {
-    if (dtype != DType::F64 || model.output == NumberFormat::fp64) continue;
+    if (dtype != DType::F64 || model.output == NumberFormat::fp64 || !dtypes.empty()) continue;
     verdict.notes.push_back(name + " was handed over as F64, finer than the model's " +
                             format_name(model.output) + "; its rounding is judged as that of " +
                             format_name(model.output));

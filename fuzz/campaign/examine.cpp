@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "checks/candidate/hygiene.hpp"
+#include "checks/verdict/dtypes.hpp"
 #include "reference/case/text.hpp"
 
 namespace assay {
@@ -117,7 +118,8 @@ Outcome Examiner::examined(const CheckCase& c, Depth depth) {
   if (depth == Depth::thorough || c.exact) return outcome_of(verdict(c));
   bool gradients = request_.gradients && candidate_->info().has_backward;
   const RunResult result = run(c, gradients);
-  if (result.status != RunStatus::ran || !result.hygiene.empty()) {
+  if (result.status != RunStatus::ran || !result.hygiene.empty() ||
+      !wrong_dtypes(c.valid, model_, result).empty()) {
     return outcome_of(judged(c, result, gradients, false));
   }
   Outcome o;

@@ -62,6 +62,7 @@ TEST_CASE("candidate/python: nested lists need no library", "[candidate][python]
   INFO(result.detail << hygiene_text(result.hygiene));
   CHECK(result.status == RunStatus::ran);
   CHECK(result.gradients.empty());
+  CHECK(result.stored.empty());  // Python numbers have no dtype
   CHECK_THAT(result.detail, Contains("forward only"));
   CHECK(distance_to_truth(c, result, false) < 1e-12);
 }
@@ -178,6 +179,7 @@ TEST_CASE("candidate/python: NumPy arrays, strided ones too", "[candidate][pytho
     INFO(dtype_name(dtype) << " " << result.detail << hygiene_text(result.hygiene));
     CHECK(result.status == RunStatus::ran);
     CHECK(distance_to_truth(c, result, false) < (dtype == DType::F16 ? 1e-2 : 1e-4));
+    CHECK(result.stored.at("o") == DType::F32);
   }
   const HygieneReport report = examine_hygiene(*candidate, attention_case(5), false, false);
   CHECK(report.findings.empty());

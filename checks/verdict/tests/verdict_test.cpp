@@ -10,6 +10,7 @@
 #include "checks/output/check_formats.hpp"
 #include "checks/output/verdict_text.hpp"
 #include "checks/verdict/check_cases.hpp"
+#include "checks/verdict/dtypes.hpp"
 #include "reference/case/generate.hpp"
 #include "reference/scalars/scalars.hpp"
 
@@ -205,6 +206,72 @@ TEST_CASE("verdict: a missing tensor and a wrong shape are named", "[verdict]") 
   result = emulate(c.valid, model);
   result.outputs.at("o").shape.back() -= 1;
   REQUIRE(judged(c, model, result).kind == VerdictKind::wrong);
+}
+
+TEST_CASE("verdict: a result of a dtype that is not the model's is a finding", "[verdict]") {
+  struct Row {
+    const char *model, *name;
+    DType dtype;
+    const char* detail;  // empty: allowed
+  };
+  for (const Row& row : {
+           Row{"fp32", "o", DType::F32, ""},
+           Row{"fp32", "o", DType::F64, "is F64, must be F32 under fp32"},
+           Row{"fp32", "o", DType::F16, "is F16, must be F32 under fp32"},
+           Row{"fp32", "o", DType::I64, "is I64, must be F32 under fp32"},
+           Row{"tf32", "d_q", DType::F32, ""},
+           Row{"tf32", "d_q", DType::BF16, "is BF16, must be F32 under tf32"},
+           Row{"fp32", "s_final", DType::BF16, "is BF16, must be F32 under fp32"},
+           Row{"bf16", "s_final", DType::BF16, ""},
+           Row{"bf16", "s_final", DType::F32, ""},
+           Row{"bf16", "s_final", DType::F16, "is F16, must be F32 under bf16"},
+           Row{"bf16", "o", DType::F16, "is F16, must be BF16 under bf16"},
+           Row{"bf16", "d_q", DType::F32, ""},
+           Row{"bf16", "d_q", DType::F64, "is F64, must be BF16 under bf16"},
+           Row{"fp16", "o", DType::BF16, "is BF16, must be F16 under fp16"},
+       }) {
+    const PrecisionModel model = preset_model(row.model);
+    const CheckCase& c = ordinary("gdn", row.model);
+    RunResult result = emulate(c.valid, model);
+    result.stored[row.name] = row.dtype;
+    const auto found = wrong_dtypes(c.valid, model, result);
+    CAPTURE(row.model, row.name, dtype_name(row.dtype));
+    REQUIRE(found.size() == (*row.detail ? 1 : 0));
+    if (found.empty()) continue;
+    CHECK(found[0].kind == "wrong dtype");
+    CHECK(found[0].detail == row.detail);
+  }
+  const PrecisionModel model = preset_model("fp32");
+  const CheckCase& c = ordinary("gdn", "fp32");
+  RunResult result = emulate(c.valid, model);
+  result.stored["o"] = DType::F64;
+  Verdict v = judged(c, model, result);
+  CHECK(v.kind == VerdictKind::wrong);
+  CHECK(v.sentence == "wrong dtype: o is F64, must be F32 under fp32");
+  // Whoever saves results, or hands over F64 himself, may have it, and a note says what is judged.
+  result.saved = true;
+  v = judged(c, model, result);
+  CHECK(v.kind == VerdictKind::pass);
+  REQUIRE(!v.notes.empty());
+  CHECK(v.notes[0].find("o was handed over as F64") == 0);
+  result.saved = false;
+  ValidCase wide = c.valid;
+  wide.data.tensors.at("q").dtype = DType::F64;
+  CHECK(wrong_dtypes(wide, model, result).empty());
+}
+
+TEST_CASE("verdict: indices are whole numbers", "[verdict]") {
+  const PrecisionModel model = preset_model("fp32");
+  const CheckCase& c = ordinary("mom_dispatch", "fp32");
+  RunResult result = emulate(c.valid, model);
+  const std::string name = result.outputs.begin()->first;
+  REQUIRE(c.valid.schema.find_output(name)->integer);
+  for (const DType dtype : {DType::I64, DType::I32}) {
+    result.stored[name] = dtype;
+    CHECK(judged(c, model, result).kind == VerdictKind::pass);
+  }
+  result.stored[name] = DType::F32;
+  CHECK(judged(c, model, result).sentence == "wrong dtype: " + name + " is F32, must be I64");
 }
 
 TEST_CASE("verdict: an unknown small bias is found by structure", "[verdict]") {

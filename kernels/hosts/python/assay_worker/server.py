@@ -128,8 +128,9 @@ class Server:
         written = 0
         while written < len(data):
             written += os.pwrite(self.reply_file, data[written:], written)
+        untyped = [name for name, value in results.items() if not hasattr(value, "dtype")]
         return {"status": "ran", "detail": note, "seconds": seconds, "hygiene": hygiene,
-                "declined": declined, "bytes": len(data)}
+                "declined": declined, "untyped": untyped, "bytes": len(data)}
 
     def modified(self, tensors, stored):
         """Inputs that no longer hold what they were given."""
