@@ -18,6 +18,11 @@ constexpr double kClearlyLess = 0.5;
 double share(const FilterResult& r) { return 100 * std::clamp(r.explained, 0.0, 1.0); }
 
 std::string effective_text(const FilterResult& r) {
+  const bool option = r.id.rfind("option ", 0) == 0;
+  const double off = kSizeErrors * r.uncertainty();
+  if (option && std::fabs(1 + r.coefficient) <= off && off <= kOwnSize) {
+    return r.id + " taken as 0";
+  }
   constexpr double kFar = 0.1;  // beyond, a factor says more than a difference
   if (std::fabs(r.coefficient) > kFar) {
     return fmt::format("effective {} {} times what it should be", r.id.substr(r.id.find(' ') + 1),

@@ -30,9 +30,10 @@ bool is_vector(const InputSpec& in) {
 /// with the result.
 struct Misreading {
   std::string id;
-  std::function<void(Problem<double>&)> change;
+  std::function<void(Problem<double>&)> change = {};
   std::function<void(Result<double>&)> after = {};  // always
   std::function<void(Tensors&)> automatic = {};     // to the gradients; empty: nothing
+  std::function<void(ValidCase&)> option = {};      // what is read for an option
 };
 
 Tensor<double> gathered(const Tensor<double>& t, int axis, const Places& map) {
@@ -85,6 +86,7 @@ class Misreadings {
       sizes(*in, name);
     }
     backwards();
+    options();
   }
   std::vector<Misreading> all;
 
@@ -180,6 +182,33 @@ class Misreadings {
     }
     all.push_back({"time running backwards", [=](Problem<double>& p) { reorder_time(p, source); },
                    [this, source](Result<double>& r) { reorder_time(c_, r, source); }});
+  }
+
+  /// A number or a switch that is not read: its default in its place, or 0.
+  void options() {
+    for (const OptionSpec& option : c_.schema.options) {
+      const auto given = c_.data.options.find(option.name);
+      const auto& value = given == c_.data.options.end() ? option.default_value : given->second;
+      const auto add = [&](const OptionValue& other, const std::string& text) {
+        if (!value || *value == other) return;
+        all.push_back(
+            {"option " + option.name + " not read, " + text + " in its place",
+             {},
+             {},
+             {},
+             [name = option.name, other](ValidCase& c) { c.data.options[name] = other; }});
+      };
+      if (option.type == OptionType::boolean) {
+        if (option.default_value) {
+          add(*option.default_value, std::get<bool>(*option.default_value) ? "true" : "false");
+        }
+      } else if (option.type == OptionType::real) {
+        double usual = 0;
+        if (option.default_value) usual = std::get<double>(*option.default_value);
+        if (usual != 0) add(usual, fmt::format("{:g}", usual));
+        if (option.lo <= 0 && option.hi >= 0) add(0.0, "0");
+      }
+    }
   }
 
   static void zero(Tensor<double>& t) { std::fill(t.data.begin(), t.data.end(), 0.0); }
@@ -295,10 +324,12 @@ std::vector<FilterResult> mixed_up(const ValidCase& c, const Filters& filters, b
   std::vector<FilterResult> results(misreadings.all.size());
   parallel_for(static_cast<std::int64_t>(results.size()), threads, [&](std::int64_t i) {
     const Misreading& m = misreadings.all[i];
-    Problem<double> problem = lift<double>(c);
-    m.change(problem);
     Result<double> result;
     try {
+      ValidCase read = c;
+      if (m.option) m.option(read);
+      Problem<double> problem = lift<double>(read);
+      if (m.change) m.change(problem);
       result = evaluate<double>(problem, run);
     } catch (const InputError&) {
       return;  // no case any more: a vector of zeros that is to be normalised
@@ -406,9 +437,18 @@ bool confirm(const ValidCase& c, const Filters& filters, bool gradients, FilterR
   FilterResult best;
   best.left = kInf;
   ErrorTensors best_d;
-  double size = r.coefficient;
-  for (int step = 0; step < kMostSteps && size > -1; ++step) {
-    Result<double> result = with_factor(c, r.id, 1 + size, run);
+  // An option may be taken as 0, where its line passes through what is none any more.
+  const OptionSpec* option = r.id.rfind("option ", 0) == 0 ? c.schema.find_option(name) : nullptr;
+  const bool to_zero = option && option->lo <= 0 && option->hi >= 0;
+  const auto possible = [&](double x) { return to_zero ? std::max(x, -1.0) : x; };
+  double size = possible(r.coefficient);
+  for (int step = 0; step < kMostSteps && (size > -1 || (to_zero && size == -1)); ++step) {
+    Result<double> result;
+    try {
+      result = with_factor(c, r.id, 1 + size, run);
+    } catch (const InputError&) {
+      break;  // no case any more: a vector of zeros that is to be normalised
+    }
     Direction d;
     d.sized = true;
     d.d = difference(result, base, 1);
@@ -432,11 +472,12 @@ bool confirm(const ValidCase& c, const Filters& filters, bool gradients, FilterR
       best = fitted;
       best.standard_error = fitted.standard_error * std::fabs(size);
       best.misfit = fitted.misfit * std::fabs(size);
-      best.coefficient = size * fitted.coefficient;
+      // What was evaluated at 0 and fits is 0, not a little beside it.
+      best.coefficient = to_zero && size == -1 ? -1 : size * fitted.coefficient;
     }
     if (!(std::fabs(fitted.coefficient - 1) > std::max(1e-3, fitted.standard_error))) break;
     if (!std::isfinite(fitted.coefficient)) break;
-    size *= fitted.coefficient;
+    size = possible(size * fitted.coefficient);
   }
   const double most = std::max(kShareOfTensor * filters.energy(), kLeftToNoise * filters.noise());
   if (!(best.left <= most) || !explains_each(filters, best_d, "d_" + name)) return false;

@@ -1,7 +1,7 @@
 // What a kernel computes that reads one thing for another: gates or vectors exchanged, heads or
 // batches of an input mixed up, an input doubled, halved, with the wrong sign or not read at all,
-// time running backwards. Each costs one evaluation in double, so that they are tried for rejected
-// results alone.
+// time running backwards, an option that is not read. Each costs one evaluation in double, so that
+// they are tried for rejected results alone.
 #pragma once
 
 #include "checks/verdict/accounts.hpp"

@@ -319,6 +319,47 @@ TEST_CASE("explain: what cannot be evaluated is no cause", "[verdict][explain]")
   CHECK(v.blamed.empty());
 }
 
+TEST_CASE("explain: an option that is not read is named", "[verdict][explain]") {
+  struct Row {
+    const char *op, *shape, *option;
+    OptionValue read;
+  };
+  const auto option_of = [](const Row& row) {
+    return std::string(row.option).substr(0, std::string(row.option).find('='));
+  };
+  int tried = 0;
+  for (const char* model : {"fp32", "bf16"}) {
+    for (const Row& row : {
+             Row{"rmsnorm", "B=2,T=20,D=12", "eps=0.001", 0.0},
+             Row{"rmsnorm", "B=2,T=20,D=12", "eps=0.05", 0.0},
+             Row{"rmsnorm", "B=2,T=20,D=12", "eps=1", 0.0},
+             Row{"rmsnorm", "B=2,T=20,D=12", "eps=1", 1e-6},
+             Row{"rmsnorm", "B=1,T=4,D=64", "eps=0.1", 0.0},
+             Row{"rmsnorm_tp", "B=2,T=20,D=12,P=2", "eps=0.2", 0.0},
+             Row{"m2rnn_block", "B=1,T=12,E=6,N=2,K=4,V=4,W=4", "eps=0.1", 0.0},
+             Row{"gdn", "B=1,T=20,H=2,K=6,V=5", "l2norm_eps=0.5", 0.0},
+             Row{"mdn_gates", "B=1,T=20,H=2", "s=2", 1.0},
+             Row{"mdn_gates", "B=1,T=20,H=2", "tau=2", 1.0},
+             Row{"gdn", "B=1,T=20,H=2,K=6,V=5", "qk_l2norm=true", false},
+         }) {
+      std::vector<std::string> options = {row.option};
+      if (option_of(row) == "l2norm_eps") options.push_back("qk_l2norm=true");
+      const ValidCase c = make(row.op, row.shape, model, false, options);
+      ValidCase read = c;
+      read.data.options[option_of(row)] = row.read;
+      const Verdict v = judged(c, model, kernel(read, preset_model(model)));
+      CAPTURE(model, row.op, row.option, v.sentence, v.cause);
+      if (!is_finding(v.kind)) continue;  // in bf16 eps = 0.001 makes no difference
+      ++tried;
+      CHECK(std::any_of(v.blamed.begin(), v.blamed.end(), [&](const std::string& id) {
+        return id.rfind("option " + option_of(row), 0) == 0;
+      }));
+      CHECK(says(v, option_of(row)));
+    }
+  }
+  CHECK(tried >= 20);
+}
+
 TEST_CASE("explain: what is stored in another order, and time that runs backwards",
           "[verdict][explain]") {
   const ValidCase c = make("gdn", "B=1,T=20,H=2,K=6,V=5", "fp32");
