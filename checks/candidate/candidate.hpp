@@ -2,6 +2,7 @@
 // reference, tolerance or verdict.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -82,6 +83,9 @@ class Candidate {
   virtual RunResult run(const ValidCase& c, bool gradients) = 0;
   /// The same with a layout; `unsupported` where the candidate has no such thing.
   virtual RunResult run_laid_out(const ValidCase& c, bool gradients, const CallLayout& layout);
+  /// From then on calls throw Interrupted in place of waiting for the candidate; nothing: never.
+  /// Only children that can be started again are given up.
+  virtual void give_up_at(std::optional<std::chrono::steady_clock::time_point> when);
   /// Calls so far that were repeated because something outside (an operator, a batch system) killed
   /// the child: no fault of the candidate's.
   virtual int lost_children() const { return 0; }

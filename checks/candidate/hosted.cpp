@@ -65,6 +65,10 @@ class HostedCandidate : public Candidate {
 
   int lost_children() const override { return lost_children_; }
 
+  void give_up_at(std::optional<std::chrono::steady_clock::time_point> when) override {
+    link_->give_up_at(when);
+  }
+
   RunResult run(const ValidCase& c, bool gradients) override {
     return run_laid_out(c, gradients, {});
   }

@@ -159,6 +159,8 @@ std::vector<CandidateScheme> candidate_schemes() {
   return schemes;
 }
 
+void Candidate::give_up_at(std::optional<std::chrono::steady_clock::time_point>) {}
+
 RunResult Candidate::run_laid_out(const ValidCase& c, bool gradients, const CallLayout& layout) {
   if (!layout.strided) return run(c, gradients);
   RunResult result;

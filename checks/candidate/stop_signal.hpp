@@ -6,7 +6,8 @@
 
 namespace assay {
 
-/// A call of a candidate that was given up because the signal came: no result.
+/// A call of a candidate that was given up because the signal came, or the time for it was over
+/// (Candidate::give_up_at): no result.
 struct Interrupted : std::exception {
   const char* what() const noexcept override { return "interrupted"; }
 };

@@ -219,6 +219,10 @@ WorkerLink::Answer WorkerLink::wait_for(std::int64_t id, double seconds) {
       over = over && count < 0;
     }
     if (!over && Clock::now() >= deadline) return timed_out(seconds);
+    if (!over && restartable_ && end_of_time_ && Clock::now() >= *end_of_time_) {
+      close();
+      throw Interrupted();
+    }
     if (!over && StopSignal::received() != 0) {
       if (!give_up) give_up = Clock::now() + kGrace;
       if (Clock::now() >= *give_up) {

@@ -33,6 +33,10 @@ class WorkerLink {
   /// that fails is the answer too. Throws Interrupted when a StopSignal comes and the answer does
   /// not.
   Answer call(nlohmann::json request, std::string_view bytes);
+  /// From then on a call that has no answer yet throws Interrupted.
+  void give_up_at(std::optional<std::chrono::steady_clock::time_point> when) {
+    end_of_time_ = when;
+  }
   /// The tensors of the last answer.
   std::string reply_bytes(std::size_t size) const;
   /// What the worker says of itself; starts it. Throws InputError when that fails.
@@ -58,6 +62,7 @@ class WorkerLink {
   std::unique_ptr<Child> child_;
   Fd control_, request_file_, reply_file_;
   bool restartable_ = true;
+  std::optional<std::chrono::steady_clock::time_point> end_of_time_;
   std::string received_, traceback_;
   nlohmann::json last_word_, description_;
   std::int64_t next_id_ = 0;

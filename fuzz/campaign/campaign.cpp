@@ -10,6 +10,7 @@
 #include <limits>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "checks/candidate/stop_signal.hpp"
@@ -34,6 +35,14 @@ constexpr std::int64_t kListed = 100;
 constexpr std::int64_t kBlock = 8;
 constexpr double kSaveEvery = 2;  // seconds
 constexpr auto kPause = std::chrono::milliseconds(2);
+/// For calls in progress to come to their end when the budget is over.
+constexpr std::chrono::seconds kGrace{1};
+
+std::optional<Clock::time_point> end_of_budget(const FuzzRequest& request) {
+  if (!(request.budget_seconds > 0)) return std::nullopt;
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                            std::chrono::duration<double>(request.budget_seconds));
+}
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -90,9 +99,24 @@ Json settings_of(const FuzzRequest& request, const Plan& plan) {
           {"shrink_steps", request.shrink_steps}};
 }
 
+/// While one lives, calls of the candidate are given up soon after that time.
+class CallsUntil {
+ public:
+  CallsUntil(Examiner& examiner, std::optional<Clock::time_point> until) : examiner_(examiner) {
+    if (until) examiner.give_up_at(*until + kGrace);
+  }
+  ~CallsUntil() { examiner_.give_up_at(std::nullopt); }
+  CallsUntil(const CallsUntil&) = delete;
+  CallsUntil& operator=(const CallsUntil&) = delete;
+
+ private:
+  Examiner& examiner_;
+};
+
 /// Nothing when the call was given up.
 std::optional<CaseRecord> try_case(Examiner& examiner, const Plan& plan, std::int64_t index,
-                                   Target target) {
+                                   Target target, std::optional<Clock::time_point> until) {
+  const CallsUntil limit(examiner, until);
   CaseRecord record;
   record.index = index;
   record.phase = plan.phase(index);
@@ -126,14 +150,14 @@ CheckCase case_of(const Plan& plan, const CaseRecord& record) {
 /// Numbers to try, from one place.
 class Dispenser {
  public:
-  Dispenser(const FuzzRequest& request, const Plan& plan, std::int64_t first)
-      : step_(request.shards), next_(first) {
+  Dispenser(const FuzzRequest& request, const Plan& plan, std::int64_t first,
+            const std::set<std::int64_t>& given_up)
+      : step_(request.shards),
+        again_(given_up.begin(), given_up.end()),
+        next_(first),
+        until_(end_of_budget(request)) {
     end_ = plan.endless() ? std::numeric_limits<std::int64_t>::max() : plan.fixed();
     if (request.cases > 0) end_ = std::min(end_, request.cases);
-    if (request.budget_seconds > 0) {
-      until_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                  std::chrono::duration<double>(request.budget_seconds));
-    }
   }
 
   /// At most `most` numbers; none when it is over.
@@ -141,23 +165,31 @@ class Dispenser {
     const std::lock_guard lock(mutex_);
     std::vector<std::int64_t> numbers;
     while (static_cast<std::int64_t>(numbers.size()) < most && !over()) {
-      numbers.push_back(next_);
-      next_ += step_;
+      if (!again_.empty()) {
+        numbers.push_back(again_.front());
+        again_.pop_front();
+      } else if (next_ < end_) {
+        numbers.push_back(next_);
+        next_ += step_;
+      } else {
+        break;
+      }
     }
     return numbers;
   }
+  std::optional<Clock::time_point> until() const { return until_; }
   void stop() { stopped_ = true; }
   std::int64_t end() const { return end_; }
 
  private:
   bool over() const {
-    return stopped_ || next_ >= end_ || StopSignal::received() != 0 ||
-           (until_ && Clock::now() >= *until_);
+    return stopped_ || StopSignal::received() != 0 || (until_ && Clock::now() >= *until_);
   }
 
   const std::int64_t step_;
+  std::deque<std::int64_t> again_;  // given up by an earlier run
   std::int64_t next_, end_ = 0;
-  std::optional<Clock::time_point> until_;
+  const std::optional<Clock::time_point> until_;
   std::atomic<bool> stopped_ = false;
   std::mutex mutex_;
 };
@@ -172,8 +204,9 @@ class Collector {
     report_.tally = old.tally;
     report_.shrunk = old.shrunk;
     report_.found = old.found;
+    given_up_ = old.given_up;
     for (const auto& [index, record] : report_.found) {
-      if (index < next_) count(record);
+      if (index < next_ && !given_up_.count(index)) count(record);
     }
   }
 
@@ -183,17 +216,25 @@ class Collector {
     try {
       if (record.outcome.finding()) write_down(record);
       report_.lost_children += record.outcome.lost_children;
-      waiting_.emplace(record.index, std::move(record));
-      for (auto at = waiting_.find(next_); at != waiting_.end(); at = waiting_.find(next_)) {
-        commit(at->second);
-        waiting_.erase(at);
-        next_ += request_.shards;
+      if (given_up_.erase(record.index) > 0) {
+        commit(record);
+      } else {
+        waiting_.emplace(record.index, std::move(record));
+        count_waiting();
       }
       if (seconds_since(saved_) > kSaveEvery) save();
     } catch (const std::exception&) {
       failed_ = std::current_exception();
       dispenser_.stop();
     }
+  }
+
+  /// A case for which there was no time: those after it count all the same.
+  void give_up(std::int64_t index) {
+    const std::lock_guard lock(mutex_);
+    if (given_up_.count(index)) return;
+    skipped_.insert(index);
+    count_waiting();
   }
 
   /// A finding that waits for its folder.
@@ -223,7 +264,7 @@ class Collector {
   }
 
   void save() {
-    folder_.progress(next_, report_.tally, spent());
+    folder_.progress(next_, given_up_, report_.tally, spent());
     saved_ = Clock::now();
     if (request_.progress) {
       const double of_cases =
@@ -241,6 +282,7 @@ class Collector {
     if (failed_) std::rethrow_exception(failed_);
     save();
     report_.seconds = spent();
+    report_.given_up = static_cast<std::int64_t>(given_up_.size());
     return std::move(report_);
   }
 
@@ -253,6 +295,20 @@ class Collector {
     if (report_.found.count(record.index)) return;
     if (++listed_[signature_text(record)] > 2 * kListed) return;
     folder_.found(record);
+  }
+
+  void count_waiting() {
+    for (;;) {
+      if (const auto at = waiting_.find(next_); at != waiting_.end()) {
+        commit(at->second);
+        waiting_.erase(at);
+      } else if (skipped_.erase(next_) > 0) {
+        given_up_.insert(next_);
+      } else {
+        return;
+      }
+      next_ += request_.shards;
+    }
   }
 
   void commit(const CaseRecord& record) {
@@ -283,6 +339,7 @@ class Collector {
   std::mutex mutex_;
   std::int64_t next_;
   std::map<std::int64_t, CaseRecord> waiting_;
+  std::set<std::int64_t> skipped_, given_up_;  // from next_ on, and before it
   std::deque<CaseRecord> jobs_;
   std::map<std::string, std::int64_t> kept_, listed_;
   FuzzReport report_;
@@ -312,8 +369,12 @@ class Worker {
         }
         const auto numbers = dispenser_.take(1);
         if (!numbers.empty()) {
-          if (auto record = try_case(*examiner, plan_, numbers[0], request_.target)) {
+          const std::int64_t number = numbers[0];
+          auto record = try_case(*examiner, plan_, number, request_.target, dispenser_.until());
+          if (record) {
             collector_.add(std::move(*record));
+          } else if (StopSignal::received() == 0) {
+            collector_.give_up(number);
           }
         } else if (last) {
           return;  // nothing came after the last result
@@ -375,6 +436,9 @@ class Others {
     if (message.contains("records")) {
       for (const Json& record : message.at("records")) collector_.add(record_from(record));
     }
+    for (const std::int64_t number : message.value("given_up", std::vector<std::int64_t>())) {
+      collector_.give_up(number);
+    }
     const auto numbers = dispenser_.take(kBlock);
     cluster_->send(from, Json{{"numbers", numbers}}.dump());
     if (numbers.empty()) --left_;
@@ -405,6 +469,7 @@ void work_for_rank_0(const FuzzRequest& request, Cluster& cluster, std::unique_p
     examiners.push_back(std::make_unique<Examiner>(request.candidate));
   }
   cluster.send(0, Json{{"settings", settings}}.dump());
+  const auto until = end_of_budget(request);
   for (;;) {
     const Json message = Json::parse(wait_for_message(cluster));
     if (message.contains("refused") || message.at("numbers").empty()) return;
@@ -415,14 +480,18 @@ void work_for_rank_0(const FuzzRequest& request, Cluster& cluster, std::unique_p
     for (auto& examiner : examiners) {
       threads.emplace_back([&] {
         for (std::size_t i; (i = next++) < numbers.size();) {
-          records[i] = try_case(*examiner, plan, numbers[i], request.target);
+          records[i] = try_case(*examiner, plan, numbers[i], request.target, until);
         }
       });
     }
     for (std::thread& thread : threads) thread.join();
-    Json answer = {{"records", Json::array()}};
-    for (const auto& record : records) {
-      if (record) answer["records"].push_back(record_json(*record));
+    Json answer = {{"records", Json::array()}, {"given_up", Json::array()}};
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      if (records[i]) {
+        answer["records"].push_back(record_json(*records[i]));
+      } else if (StopSignal::received() == 0) {
+        answer["given_up"].push_back(numbers[i]);
+      }
     }
     cluster.send(0, answer.dump());
   }
@@ -431,7 +500,7 @@ void work_for_rank_0(const FuzzRequest& request, Cluster& cluster, std::unique_p
 FuzzReport lead(const FuzzRequest& request, Cluster* cluster, std::unique_ptr<Examiner> first,
                 const Plan& plan, const Json& settings, CampaignFolder& folder) {
   const std::int64_t start = std::max(folder.contents().next, request.shard);
-  Dispenser dispenser(request, plan, start);
+  Dispenser dispenser(request, plan, start, folder.contents().given_up);
   Collector collector(request, folder, dispenser, start);
   Others others(cluster, settings, dispenser, collector);
   std::atomic<bool> ending = false;

@@ -22,9 +22,11 @@ struct FuzzRequest {
   Target target = Target::z;
   std::int64_t shard = 0, shards = 1;  // numbers that are `shard` modulo `shards`
   std::int64_t cases = 0;              // numbers below this one; 0: all
-  double budget_seconds = 60;          // for new cases; 0: no limit. Shrinking comes on top
-  std::int64_t stop_after = 0;         // findings; 0: never
-  int keep = 1;                        // folders for each signature
+  /// For new cases; 0: no limit. Calls that are not back a second later are given up and their
+  /// cases not counted. Shrinking comes on top.
+  double budget_seconds = 60;
+  std::int64_t stop_after = 0;  // findings; 0: never
+  int keep = 1;                 // folders for each signature
   std::int64_t shrink_steps = 1500;
   /// Of one shrink: for kernels that hang or are slow. Whoever reaches it may end elsewhere on
   /// another machine.
@@ -46,6 +48,7 @@ struct FuzzReport {
   /// How it went, which is not the same twice.
   double seconds = 0, first_finding = -1;  // since the start
   std::int64_t lost_children = 0;
+  std::int64_t given_up = 0;  // cases for which the budget was over; not counted
   int threads = 0, processes = 1, signal = 0;
   bool resumed = false;
 };

@@ -56,6 +56,11 @@ class Examiner {
 
   Outcome examine(const CheckCase& c, Depth depth);
 
+  /// Candidate::give_up_at.
+  void give_up_at(std::optional<std::chrono::steady_clock::time_point> when) {
+    candidate_->give_up_at(when);
+  }
+
   /// The verdict that says what is wrong and why; `observe` sees what it was made from.
   Verdict verdict(const CheckCase& c, std::function<void(Verdict&, const Evidence&)> observe = {});
 

@@ -151,8 +151,10 @@ void CampaignFolder::shrunk(std::int64_t index, const Shrunk& s) {
   append({{"index", index}, {"shrunk", shrunk_json(s)}});
 }
 
-void CampaignFolder::progress(std::int64_t next, const Tally& tally, double seconds) {
-  const Json json = {{"next", next}, {"seconds", seconds}, {"tally", tally_json(tally)}};
+void CampaignFolder::progress(std::int64_t next, const std::set<std::int64_t>& given_up,
+                              const Tally& tally, double seconds) {
+  const Json json = {
+      {"next", next}, {"given_up", given_up}, {"seconds", seconds}, {"tally", tally_json(tally)}};
   try {
     write_file_atomic(file(path_, "progress.json"), json.dump() + "\n");
   } catch (const InputError& error) {
@@ -174,6 +176,7 @@ CampaignFolder::Contents CampaignFolder::read(const std::string& path) {
   const Json json = parse(read_file_bytes(progress, kLargest), progress);
   try {
     contents.next = json.at("next");
+    contents.given_up = json.value("given_up", std::set<std::int64_t>());
     contents.seconds = json.at("seconds");
     contents.tally = tally_from(json.at("tally"));
   } catch (const nlohmann::json::exception& e) {

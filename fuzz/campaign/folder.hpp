@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ class CampaignFolder {
  public:
   struct Contents {
     Json settings;
-    std::int64_t next = 0;  // numbers below it are in the tally
+    std::int64_t next = 0;            // numbers below it are in the tally,
+    std::set<std::int64_t> given_up;  // but for these, for which there was no time
     Tally tally;
     std::map<std::int64_t, CaseRecord> found;  // by number
     std::map<std::int64_t, Shrunk> shrunk;
@@ -39,7 +41,8 @@ class CampaignFolder {
   /// Throw std::runtime_error when the disk does not take it; the journal stays well-formed.
   void found(const CaseRecord& record);
   void shrunk(std::int64_t index, const Shrunk& s);
-  void progress(std::int64_t next, const Tally& tally, double seconds);
+  void progress(std::int64_t next, const std::set<std::int64_t>& given_up, const Tally& tally,
+                double seconds);
 
   /// Reads any campaign folder, finished or not. Throws InputError.
   static Contents read(const std::string& path);

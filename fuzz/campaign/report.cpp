@@ -51,6 +51,7 @@ Json fuzz_json(const FuzzReport& r) {
       {"threads", r.threads},
       {"processes", r.processes},
       {"lost_children", r.lost_children},
+      {"given_up", r.given_up},
       {"interrupted", r.signal != 0},
       {"resumed", r.resumed}};
   return json;
@@ -92,6 +93,13 @@ std::string fuzz_text(const FuzzReport& r) {
     text += fmt::format("  {} calls were repeated because the child was killed from outside\n",
                         r.lost_children);
   }
+  if (r.given_up > 0) {
+    text += fmt::format(
+        "  {} cases were given up when the budget was over and are not counted; --resume tries "
+        "them "
+        "again\n",
+        r.given_up);
+  }
   if (t.findings == 0) return text + "no findings\n";
   text += fmt::format("{} findings of {} signatures:\n", t.findings, t.signatures.size());
   for (const auto& [signature, count] : t.signatures) {
@@ -122,9 +130,11 @@ FuzzReport merge_campaigns(const std::vector<std::string>& folders, const std::s
       throw InputError(folder + ": has other settings than " + *first);
     }
     all.tally.add(part.tally);
+    all.given_up += static_cast<std::int64_t>(part.given_up.size());
     all.seconds = std::max(all.seconds, part.seconds);
     for (const auto& [index, record] : part.found) {
-      if (index >= part.next) continue;  // not counted yet when it was killed
+      // Not counted yet when it was killed, or not counted at all.
+      if (index >= part.next || part.given_up.count(index)) continue;
       // Numbers of other seeds are other cases.
       const bool known = all.found.count(index) != 0;
       const std::int64_t number = known ? all.found.rbegin()->first + 1 : index;

@@ -1,6 +1,6 @@
 """Campaigns as a user runs them: killed, interrupted, crowded, under MPI, with hostile input.
 
-usage: campaign.py ASSAY {planted|mpi|kills|resume|interrupt|hostile}
+usage: campaign.py ASSAY {planted|mpi|kills|resume|budget|interrupt|hostile}
 Exit 77: skipped, with the reason.
 """
 
@@ -149,6 +149,27 @@ def kills(work):
     check(how["lost_children"] > 0, "the kills are counted")
 
 
+def budget(work):
+    """A kernel that hangs does not make the budget longer, and its cases are not lost."""
+    options = ["--candidate", PLUGINS / "hang.so", "--cases", 60,
+               "--keep", 0, *COMMON]
+    run("fuzz", *options, "--budget", 0, "--time-limit", 1, "--out", work / "whole", expect=1)
+    start = time.monotonic()
+    done = run("fuzz", *options, "--budget", "2s", "--time-limit", 60, "--out", work / "short")
+    took = time.monotonic() - start
+    check(took < 15, f"two seconds took {took:.0f}, with calls of up to 60")
+    how = result(work / "short")[0]
+    check(how["given_up"] > 0, "cases were given up")
+    check("given up when the budget was over" in done.stdout, "it is said")
+    run("fuzz", *options, "--budget", 0, "--time-limit", 1, "--out", work / "short", "--resume",
+        expect=1)
+    how, what = result(work / "short")
+    check(how["given_up"] == 0, "none is left")
+    whole = result(work / "whole")[1]
+    check(whole["tally"]["verdicts"]["TIMEOUT"] > 0, "some cases hang")
+    check(what == whole, "resumed gives what one run gives")
+
+
 def resume(work):
     """kill -9 in the middle; then on with --resume."""
     options = ["gdn", "delta", "--candidate", "fault:*.tail_unwritten", "--cases", 150,
@@ -267,6 +288,5 @@ def hostile(work):
 
 
 with tempfile.TemporaryDirectory(prefix="assay-campaign-") as folder:
-    {"planted": planted, "mpi": mpi, "kills": kills, "resume": resume, "interrupt": interrupt, "hostile": hostile}[
-        sys.argv[2]
-    ](pathlib.Path(folder))
+    {"planted": planted, "mpi": mpi, "kills": kills, "resume": resume, "budget": budget,
+     "interrupt": interrupt, "hostile": hostile}[sys.argv[2]](pathlib.Path(folder))

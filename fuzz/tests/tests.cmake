@@ -1,5 +1,5 @@
 # Campaigns as a user runs them.
-foreach(name planted mpi kills resume interrupt hostile)
+foreach(name planted mpi kills resume budget interrupt hostile)
   add_test(NAME fuzz/campaign_${name}
     COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/tests/campaign.py
       $<TARGET_FILE:assay_program> ${name})
