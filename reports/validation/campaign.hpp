@@ -28,12 +28,11 @@ struct KillRow {
   int named = 0;   // rejected, and the fault is among the functions blamed
   int wrong = 0;   // rejected, and something else is blamed
   int misled = 0;  // blamed on another known fault when this one is not in the dictionary
-  /// How far the fault's effect exceeds the declared rounding, on the case where it does most; up
-  /// to 1 it is within it. Of a formula: the significance of its direction at its own size, of what
-  /// would be found. Of a coarser rounding, whose errors nobody can foresee: the rms of what it
-  /// adds to the errors of a tensor in the same arithmetic, in σ; or, where a tensor has too few
-  /// elements for that to stand out, how far the sum of their squares rises by it, of what would be
-  /// found.
+  /// How far the fault's effect exceeds what cannot be found under the declared rounding, on the
+  /// case where it does most; up to 1 it is within that. Of a formula: the significance of its
+  /// direction at its own size, over kFilterThreshold. Of a coarser rounding, whose errors nobody
+  /// can foresee: the rms of what it adds to the errors of a tensor in the same arithmetic, over
+  /// that of the declared rounding and its spread.
   double effect = 0;
 };
 
