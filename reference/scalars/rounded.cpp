@@ -17,29 +17,40 @@ namespace {
 constinit thread_local RoundingDirection tls_direction = RoundingDirection::nearest;
 constinit thread_local std::uint64_t tls_random = 1;
 
+constexpr double power_of_two(int exponent) {  // of a normal double
+  return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
+}
+
 struct Layout {
   int precision;  // significant bits with the hidden one
   int min_exponent;
   int max_exponent;
+  double unit_roundoff = power_of_two(-precision);
+  double smallest = power_of_two(min_exponent);  // normal
+  double quantum = power_of_two(min_exponent - (precision - 1));
+  double beyond = power_of_two(max_exponent + 1);
 };
 
-constexpr Layout layout(Format format) {
+constexpr Layout kFp32{24, -126, 127}, kTf32{11, -126, 127}, kFp16{11, -14, 15},
+    kBf16{8, -126, 127};
+
+constexpr const Layout& layout(Format format) {
   switch (format) {
     case Format::fp32:
-      return {24, -126, 127};
+      return kFp32;
     case Format::tf32:
-      return {11, -126, 127};
+      return kTf32;
     case Format::fp16:
-      return {11, -14, 15};
+      return kFp16;
     case Format::bf16:
-      return {8, -126, 127};
+      break;
   }
-  return {0, 0, 0};
+  return kBf16;
 }
 
 // Bit pattern of a value that the 16-bit format represents exactly, or of a NaN. `mantissa` and
 // `exponent_bits` describe the format; NaNs keep the payload bits that fit.
-std::uint16_t pack16(double x, Layout l) {
+std::uint16_t pack16(double x, const Layout& l) {
   int mantissa_bits = l.precision - 1;
   std::uint16_t sign = std::signbit(x) ? 0x8000 : 0;
   auto infinity =
@@ -56,7 +67,7 @@ std::uint16_t pack16(double x, Layout l) {
 
 // The mantissa is cut to the leading bits; if they are all zero the pattern would be an infinity,
 // so the quiet bit is set then.
-std::uint16_t pack16_nan(std::uint32_t bits, Layout l) {
+std::uint16_t pack16_nan(std::uint32_t bits, const Layout& l) {
   int mantissa_bits = l.precision - 1;
   auto sign = static_cast<std::uint16_t>(bits >> 16 & 0x8000);
   auto payload = static_cast<std::uint16_t>((bits & 0x7fffff) >> (23 - mantissa_bits));
@@ -69,12 +80,11 @@ std::uint16_t pack16_nan(std::uint32_t bits, Layout l) {
 double round_to_nearest(Format format, double x) {
   if (format == Format::fp32) return static_cast<double>(static_cast<float>(x));
   if (!std::isfinite(x) || x == 0) return x;
-  Layout l = layout(format);
+  const Layout& l = layout(format);
   auto bits = std::bit_cast<std::uint64_t>(x);
-  int exponent = static_cast<int>(bits >> 52 & 0x7ff) - 1023;
-  if (exponent < l.min_exponent) {
+  if (std::fabs(x) < l.smallest) {
     // Adding 1.5 * 2^52 quanta leaves a sum whose last place is one quantum: the hardware rounds.
-    double magic = std::ldexp(1.5, 52 + l.min_exponent - (l.precision - 1));
+    double magic = 0x1.8p52 * l.quantum;
     return std::copysign((x + magic) - magic, x);
   }
   int drop = 53 - l.precision;
@@ -82,8 +92,7 @@ double round_to_nearest(Format format, double x) {
   bits += (std::uint64_t{1} << (drop - 1)) - 1 + odd;  // a carry may move into the exponent: right
   bits &= ~((std::uint64_t{1} << drop) - 1);
   double rounded = std::bit_cast<double>(bits);
-  double limit = std::ldexp(1.0, l.max_exponent + 1);
-  if (std::fabs(rounded) >= limit) {
+  if (std::fabs(rounded) >= l.beyond) {
     return std::copysign(std::numeric_limits<double>::infinity(), x);
   }
   return rounded;
@@ -106,9 +115,9 @@ std::uint16_t double_to_bits16(double x, Format format) {
 
 // Not by a whole unit: x itself carries the error of one double operation.
 double moved(Format format, double x, double nearest) {
-  const double smallest = std::ldexp(1.0, layout(format).min_exponent);
-  if (nearest == x || !std::isfinite(nearest) || !(std::fabs(x) >= smallest)) return nearest;
-  const double step = unit_roundoff(format) * (1 - 0x1p-20) * std::fabs(x);
+  const Layout& l = layout(format);
+  if (nearest == x || !std::isfinite(nearest) || !(std::fabs(x) >= l.smallest)) return nearest;
+  const double step = l.unit_roundoff * (1 - 0x1p-20) * std::fabs(x);
   bool up = tls_direction == RoundingDirection::up;
   if (tls_direction == RoundingDirection::away) up = x > 0;
   if (tls_direction == RoundingDirection::inward) up = x < 0;
@@ -137,18 +146,14 @@ double truncate_to(Format format, double x) {
   const double nearest = round_to_nearest(format, x);
   if (std::isnan(x) || std::isinf(x) || std::fabs(nearest) <= std::fabs(x)) return nearest;
   // One value of the format back towards zero.
-  const Layout l = layout(format);
-  if (std::isinf(nearest)) {
-    return std::copysign(std::ldexp(2 - std::ldexp(1.0, 1 - l.precision), l.max_exponent), x);
-  }
-  int exponent;  // |nearest| = f 2^exponent, f in [1/2, 1)
-  const double f = std::frexp(nearest, &exponent);
-  if (std::fabs(f) == 0.5) --exponent;  // the values below a power of two lie twice as close
-  const int last = std::max(exponent - l.precision, l.min_exponent - (l.precision - 1));
-  return nearest - std::copysign(std::ldexp(1.0, last), x);
+  const Layout& l = layout(format);
+  if (std::isinf(nearest)) return std::copysign((1 - l.unit_roundoff) * l.beyond, x);
+  if (std::fabs(x) < l.smallest) return nearest - std::copysign(l.quantum, x);
+  const std::uint64_t dropped = (std::uint64_t{1} << (53 - l.precision)) - 1;
+  return std::bit_cast<double>(std::bit_cast<std::uint64_t>(x) & ~dropped);
 }
 
-double unit_roundoff(Format format) { return std::ldexp(1.0, -layout(format).precision); }
+double unit_roundoff(Format format) { return layout(format).unit_roundoff; }
 
 std::uint16_t float_to_bf16_bits(float x) { return float_to_bits16(x, Format::bf16); }
 std::uint16_t float_to_fp16_bits(float x) { return float_to_bits16(x, Format::fp16); }
