@@ -67,39 +67,38 @@ void barrier(int id, int threads);
 void barrier_arrive(int id, int threads);
 /// Waits for the lanes of the mask that still run.
 void warp_barrier(std::uint32_t mask);
-/// Each lane of a full warp hands over its `mine`; one of them calls `act` with those of all 32.
+/// Each lane of a full warp hands over its `mine`; `act` is called once with those of all 32.
 void warp_together(void* mine, void (*act)(void* const* lanes));
 
 inline constexpr std::size_t kLaneBytes = 128;
-/// The exchange area of the warp: 32 slots of kLaneBytes.
-unsigned char* lanes();
-
-/// Every lane's value, in each lane of the mask (those outside of it are not written).
-template <class T>
-struct Gathered {
-  T lane[32];
-};
-template <class T>
-Gathered<T> gather(std::uint32_t mask, const T& mine) {
-  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kLaneBytes);
-  std::memcpy(lanes() + current->lane * kLaneBytes, &mine, sizeof(T));
-  warp_barrier(mask);
-  Gathered<T> all;
-  for (int l = 0; l < 32; ++l) {
-    if (mask >> l & 1) std::memcpy(&all.lane[l], lanes() + l * kLaneBytes, sizeof(T));
-  }
-  warp_barrier(mask);
-  return all;
-}
-template <class T>
-Gathered<T> gather(const T& mine) {
-  return gather(0xffffffffu, mine);
-}
+/// Each lane of the mask hands over `bytes`, at most kLaneBytes, and gets 32 slots of kLaneBytes,
+/// those of the mask filled. Every lane calls end_exchange once it has read what it wants.
+const unsigned char* exchange(std::uint32_t mask, const void* mine, std::size_t bytes);
+void end_exchange(std::uint32_t mask);
 
 template <class T>
 T shuffle(std::uint32_t mask, T mine, int source, bool in_range) {
-  const T theirs = gather(mask, mine).lane[source & 31];
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kLaneBytes);
+  const unsigned char* slots = exchange(mask, &mine, sizeof mine);
+  T theirs;
+  std::memcpy(&theirs, slots + static_cast<std::size_t>(source & 31) * kLaneBytes, sizeof theirs);
+  end_exchange(mask);
   return in_range ? theirs : mine;
+}
+/// The lanes of the mask that handed over what `accept` takes.
+template <class T, class Accept>
+std::uint32_t lanes_where(std::uint32_t mask, const T& mine, Accept accept) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kLaneBytes);
+  const unsigned char* slots = exchange(mask, &mine, sizeof mine);
+  std::uint32_t bits = 0;
+  for (unsigned l = 0; l < 32; ++l) {
+    if (!(mask >> l & 1)) continue;
+    T theirs;
+    std::memcpy(&theirs, slots + l * kLaneBytes, sizeof theirs);
+    if (accept(theirs)) bits |= 1u << l;
+  }
+  end_exchange(mask);
+  return bits;
 }
 
 }  // namespace assay::cuda_on_cpu
@@ -145,12 +144,7 @@ T __shfl_down_sync(unsigned mask, T x, unsigned by, int width = 32) {
   return ::assay::cuda_on_cpu::shuffle(mask, x, other, other < (lane & ~(width - 1)) + width);
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
-  const auto all = ::assay::cuda_on_cpu::gather(mask, predicate);
-  unsigned bits = 0;
-  for (int l = 0; l < 32; ++l) {
-    if ((mask >> l & 1) && all.lane[l]) bits |= 1u << l;
-  }
-  return bits;
+  return ::assay::cuda_on_cpu::lanes_where(mask, predicate, [](int theirs) { return theirs != 0; });
 }
 inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 inline int __all_sync(unsigned mask, int predicate) {
@@ -158,12 +152,7 @@ inline int __all_sync(unsigned mask, int predicate) {
 }
 template <class T>
 unsigned __match_any_sync(unsigned mask, T x) {
-  const auto all = ::assay::cuda_on_cpu::gather(mask, x);
-  unsigned bits = 0;
-  for (int l = 0; l < 32; ++l) {
-    if ((mask >> l & 1) && all.lane[l] == x) bits |= 1u << l;
-  }
-  return bits;
+  return ::assay::cuda_on_cpu::lanes_where(mask, x, [&](const T& theirs) { return theirs == x; });
 }
 inline int __syncthreads_or(int predicate) {
   static int any;

@@ -1,6 +1,7 @@
 // Fibers for the threads of a block. Warps take turns; a warp runs until all of its threads wait.
 #include <sys/mman.h>
 
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -43,25 +44,36 @@ namespace {
 constexpr std::size_t kStackBytes = 256 * 1024, kSharedBytes = 227 * 1024;
 constexpr int kMaxThreads = 1024, kBarriers = 16;
 
-enum class State { ready, at_warp, at_block, done };
+using Act = void (*)(void* const* lanes);
 
 struct Thread {
   Indices at;
-  void* stack = nullptr;  // where it goes on
-  State state = State::done;
-  std::uint32_t mask = 0;  // at_warp
-  int barrier = 0;         // at_block: 0 for all threads, otherwise the id
+  void* stack = nullptr;   // where it goes on
+  std::uint32_t mask = 0;  // while it waits for lanes
+  Act act = nullptr;       // what they do together
+  int barrier = 0;         // while it waits at one: 0 for all threads, otherwise the id
+  int turn = 0;            // of the two areas in which full warps exchange values
 };
+
+/// Sets of lanes. Those that are in no other wait at a barrier of the block.
+struct Warp {
+  std::uint32_t lanes = 0, ready = 0, at_warp = 0, done = 0;
+  void* handed_over[32] = {};
+  std::uint32_t at_block() const { return lanes & ~(ready | at_warp | done); }
+};
+
+constexpr std::uint32_t kFull = 0xffffffffu;
 
 struct Block {
   std::vector<Thread> threads;
-  int count = 0, warps = 0, alive = 0;
+  std::vector<Warp> warps;
+  int alive = 0;
   int expected[kBarriers] = {}, arrived[kBarriers] = {};
   char* stacks = nullptr;
   void* scheduler = nullptr;
   Thread* running = nullptr;
   const std::function<void()>* kernel = nullptr;
-  std::vector<unsigned char> exchange;
+  std::vector<unsigned char> exchange;  // of each warp three areas of 32 slots
   std::unique_ptr<void, decltype(&std::free)> shared{nullptr, &std::free};
   bool reverse = false;
 };
@@ -74,39 +86,52 @@ Block block;
   std::abort();
 }
 
-void release_warp(int warp) {
-  // Several groups of lanes may wait apart from each other, each with its own mask.
-  const int begin = warp * 32, end = std::min(begin + 32, block.count);
-  for (int i = begin; i < end; ++i) {
-    Thread& first = block.threads[static_cast<std::size_t>(i)];
-    if (first.state != State::at_warp) continue;
-    bool complete = true;
-    for (int j = begin; j < end; ++j) {
-      const Thread& t = block.threads[static_cast<std::size_t>(j)];
-      if (!(first.mask >> (j - begin) & 1) || t.state == State::done) continue;
-      complete = complete && t.state == State::at_warp && t.mask == first.mask;
-    }
-    if (!complete) continue;
-    const std::uint32_t mask = first.mask;
-    for (int j = begin; j < end; ++j) {
-      Thread& t = block.threads[static_cast<std::size_t>(j)];
-      if ((mask >> (j - begin) & 1) && t.state == State::at_warp) t.state = State::ready;
-    }
-  }
+Thread& thread_of(int warp, int lane) {
+  return block.threads[static_cast<std::size_t>(warp * 32 + lane)];
+}
+Warp& own_warp() { return block.warps[static_cast<std::size_t>(current->warp)]; }
+std::uint32_t own_bit() { return 1u << current->lane; }
+
+/// Calls `visit` with each member of a set of lanes.
+template <class Visit>
+void for_each_lane(std::uint32_t set, Visit visit) {
+  for (; set != 0; set &= set - 1) visit(std::countr_zero(set));
+}
+
+/// Lets the lanes of the mask go on if all that still run wait for just these. Several groups of
+/// lanes may wait apart from each other.
+void release_lanes(int warp, std::uint32_t mask) {
+  Warp& w = block.warps[static_cast<std::size_t>(warp)];
+  const std::uint32_t group = mask & w.lanes & ~w.done;
+  if ((w.at_warp & group) != group || group == 0) return;
+  const Act act = thread_of(warp, std::countr_zero(group)).act;
+  bool agreed = true;
+  for_each_lane(group, [&](int lane) {
+    const Thread& t = thread_of(warp, lane);
+    agreed = agreed && t.mask == mask && t.act == act;
+  });
+  if (!agreed) return;
+  if (act && group != kFull) stop("only part of a warp does what all of it must");
+  if (act) act(w.handed_over);
+  w.at_warp &= ~group;
+  w.ready |= group;
 }
 
 bool release_barriers() {
   int waiting[kBarriers] = {};
-  for (const Thread& t : block.threads) {
-    if (t.state == State::at_block) ++waiting[t.barrier];
+  for (std::size_t w = 0; w < block.warps.size(); ++w) {
+    for_each_lane(block.warps[w].at_block(),
+                  [&](int lane) { ++waiting[thread_of(static_cast<int>(w), lane).barrier]; });
   }
   bool any = false;
   for (int id = 0; id < kBarriers; ++id) {
     const int needed = block.expected[id] == 0 ? block.alive : block.expected[id];
     if (waiting[id] == 0 || waiting[id] + block.arrived[id] < needed) continue;
     block.arrived[id] = block.expected[id] = 0;
-    for (Thread& t : block.threads) {
-      if (t.state == State::at_block && t.barrier == id) t.state = State::ready;
+    for (std::size_t w = 0; w < block.warps.size(); ++w) {
+      for_each_lane(block.warps[w].at_block(), [&](int lane) {
+        if (thread_of(static_cast<int>(w), lane).barrier == id) block.warps[w].ready |= 1u << lane;
+      });
     }
     any = true;
   }
@@ -119,15 +144,52 @@ void expect(int id, int threads) {
   block.expected[id] = threads;
 }
 
-void leave() { assay_switch_stack(&block.running->stack, block.scheduler); }
+/// The next lane in turn that is ready, -1 if none is.
+int next_ready(const Warp& w, int after) {
+  if (w.ready == 0) return -1;
+  if (block.reverse) {
+    const std::uint32_t below = w.ready & ((1u << after) - 1);
+    return 31 - std::countl_zero(below != 0 ? below : w.ready);
+  }
+  const std::uint32_t above = w.ready & ~(kFull >> (31 - after));
+  return std::countr_zero(above != 0 ? above : w.ready);
+}
+
+/// Goes on with the next lane of the warp, or with the scheduler.
+void leave() {
+  Thread& from = *block.running;
+  const int next = next_ready(own_warp(), from.at.lane);
+  if (next < 0) return assay_switch_stack(&from.stack, block.scheduler);
+  Thread& to = thread_of(from.at.warp, next);
+  if (&to == &from) return;
+  block.running = &to;
+  current = &to.at;
+  assay_switch_stack(&from.stack, to.stack);
+}
 
 void enter() {
   (*block.kernel)();
-  block.running->state = State::done;
+  Warp& w = own_warp();
+  w.ready &= ~own_bit();
+  w.done |= own_bit();
   --block.alive;
-  release_warp(block.running->at.warp);
+  for_each_lane(w.at_warp, [&](int lane) {
+    release_lanes(current->warp, thread_of(current->warp, lane).mask);
+  });
   leave();
   std::abort();
+}
+
+void wait_for_lanes(std::uint32_t mask, Act act, void* mine) {
+  if (!(mask >> current->lane & 1)) stop("a lane is not in its own mask");
+  Warp& w = own_warp();
+  block.running->mask = mask;
+  block.running->act = act;
+  w.handed_over[current->lane] = mine;
+  w.ready &= ~own_bit();
+  w.at_warp |= own_bit();
+  release_lanes(current->warp, mask);
+  leave();
 }
 
 void prepare_stack(Thread& t, std::size_t index) {
@@ -139,30 +201,22 @@ void prepare_stack(Thread& t, std::size_t index) {
   t.stack = at;
 }
 
+/// Until all of its threads wait. False if they did before.
 bool run_warp(int warp) {
-  const int begin = warp * 32, n = std::min(32, block.count - begin);
-  bool any = false;
-  for (bool again = true; again;) {
-    again = false;
-    for (int i = 0; i < n; ++i) {
-      Thread& t = block.threads[static_cast<std::size_t>(begin + (block.reverse ? n - 1 - i : i))];
-      if (t.state != State::ready) continue;
-      block.running = &t;
-      current = &t.at;
-      assay_switch_stack(&block.scheduler, t.stack);
-      again = any = true;
-    }
-  }
-  return any;
+  const int first = next_ready(block.warps[static_cast<std::size_t>(warp)], block.reverse ? 0 : 31);
+  if (first < 0) return false;
+  block.running = &thread_of(warp, first);
+  current = &block.running->at;
+  assay_switch_stack(&block.scheduler, block.running->stack);
+  return true;
 }
 
 void run_block() {
   for (int e = 0; e < kBarriers; ++e) block.expected[e] = block.arrived[e] = 0;
+  const int warps = static_cast<int>(block.warps.size());
   while (block.alive > 0) {
     bool any = false;
-    for (int w = 0; w < block.warps; ++w) {
-      any |= run_warp(block.reverse ? block.warps - 1 - w : w);
-    }
+    for (int w = 0; w < warps; ++w) any |= run_warp(block.reverse ? warps - 1 - w : w);
     any |= release_barriers();
     if (!any && block.alive > 0) stop("threads wait for others that never come");
   }
@@ -171,14 +225,10 @@ void run_block() {
 }  // namespace
 
 char* shared_memory() { return static_cast<char*>(block.shared.get()); }
-unsigned char* lanes() {
-  return block.exchange.data() + static_cast<std::size_t>(current->warp) * 32 * kLaneBytes;
-}
-
 void barrier(int id, int threads) {
   expect(id, threads);
   block.running->barrier = id;
-  block.running->state = State::at_block;
+  own_warp().ready &= ~own_bit();
   leave();
 }
 
@@ -187,18 +237,24 @@ void barrier_arrive(int id, int threads) {
   ++block.arrived[id];
 }
 
-void warp_together(void* mine, void (*act)(void* const* lanes)) {
-  const auto all = gather(mine);
-  if (current->lane == 0) act(all.lane);
-  warp_barrier(0xffffffffu);
-}
+void warp_barrier(std::uint32_t mask) { wait_for_lanes(mask, nullptr, nullptr); }
 
-void warp_barrier(std::uint32_t mask) {
-  if (!(mask >> current->lane & 1)) stop("a lane is not in its own mask");
-  block.running->mask = mask;
-  block.running->state = State::at_warp;
-  release_warp(block.running->at.warp);
-  leave();
+void warp_together(void* mine, Act act) { wait_for_lanes(kFull, act, mine); }
+
+// All lanes take turns with two areas: who writes to one again has met all others since, and they
+// have read by then. Others have an area where each waits for the rest once more.
+const unsigned char* exchange(std::uint32_t mask, const void* mine, std::size_t bytes) {
+  int& turn = block.running->turn;
+  if (mask == kFull) turn ^= 1;
+  unsigned char* slots =
+      block.exchange.data() +
+      static_cast<std::size_t>(current->warp * 3 + (mask == kFull ? turn : 2)) * 32 * kLaneBytes;
+  std::memcpy(slots + static_cast<std::size_t>(current->lane) * kLaneBytes, mine, bytes);
+  warp_barrier(mask);
+  return slots;
+}
+void end_exchange(std::uint32_t mask) {
+  if (mask != kFull) warp_barrier(mask);
 }
 
 cudaError_t run_grid(dim3 grid, dim3 threads, std::size_t shared_bytes,
@@ -214,13 +270,13 @@ cudaError_t run_grid(dim3 grid, dim3 threads, std::size_t shared_bytes,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) return cudaErrorMemoryAllocation;
     block.stacks = static_cast<char*>(memory);
-    block.exchange.resize(32 * 32 * kLaneBytes);
+    block.exchange.resize(kMaxThreads / 32 * 3 * 32 * kLaneBytes);
     const char* order = std::getenv("ASSAY_CUDA_ON_CPU_ORDER");
     block.reverse = order && std::strcmp(order, "reverse") == 0;
   }
   block.kernel = &kernel;
-  block.count = static_cast<int>(count), block.warps = (block.count + 31) / 32;
   block.threads.resize(count);
+  block.warps.resize((count + 31) / 32);
   block.shared.reset(std::aligned_alloc(128, (shared_bytes + 128) / 128 * 128));
   for (std::size_t n = 0; n < blocks; ++n) {
     const auto b = static_cast<unsigned>(block.reverse ? blocks - 1 - n : n);
@@ -232,10 +288,15 @@ cudaError_t run_grid(dim3 grid, dim3 threads, std::size_t shared_bytes,
       t.at.block = {b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
       t.at.threads = threads, t.at.blocks = grid;
       t.at.lane = static_cast<int>(i % 32), t.at.warp = static_cast<int>(i / 32);
-      t.state = State::ready;
+      t.turn = 0;
       prepare_stack(t, i);
     }
-    block.alive = block.count;
+    for (std::size_t w = 0; w < block.warps.size(); ++w) {
+      const std::size_t lanes = std::min<std::size_t>(32, count - 32 * w);
+      block.warps[w] = {};
+      block.warps[w].lanes = block.warps[w].ready = kFull >> (32 - lanes);
+    }
+    block.alive = static_cast<int>(count);
     run_block();
   }
   current = nullptr;
