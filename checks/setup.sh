@@ -6,6 +6,7 @@ build="$root/build"
 jobs="$(nproc 2>/dev/null || echo 2)"
 export CCACHE_DIR="${CCACHE_DIR:-$root/.cache/ccache}"
 export CCACHE_DEPEND=1  # what is not in the cache is not preprocessed twice
+export CCACHE_SLOPPINESS=pch_defines,time_macros  # or nothing with precompiled headers is cached
 
 say() { printf '%s\n' "assay: $*" >&2; }
 

@@ -2,7 +2,7 @@
 file(GLOB tests CONFIGURE_DEPENDS tests/*.cpp */tests/*.cpp)
 if(tests)
   assay_catch_tests(checks_tests COST 50 ${tests})
-  assay_unity(checks_tests ALONE planted_test)
+  assay_unity(checks_tests PRECOMPILED ALONE planted_test)
   target_compile_definitions(checks_tests PRIVATE
     ASSAY_PROGRAM="$<TARGET_FILE:assay_program>")
   target_link_libraries(checks_tests PRIVATE assay::checks fmt::fmt)

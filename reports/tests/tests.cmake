@@ -2,7 +2,7 @@
 file(GLOB tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/tests/*.cpp
   ${CMAKE_CURRENT_SOURCE_DIR}/*/tests/*.cpp)
 assay_catch_tests(reports_tests ${tests})
-assay_unity(reports_tests)
+assay_unity(reports_tests PRECOMPILED)
 set(pages_dir ${PROJECT_BINARY_DIR}/report_pages)
 target_compile_definitions(reports_tests PRIVATE ASSAY_PAGES="${pages_dir}")
 target_link_libraries(reports_tests PRIVATE assay::reports fmt::fmt Eigen3::Eigen)
