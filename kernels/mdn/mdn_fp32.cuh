@@ -1,6 +1,6 @@
-// The chunk form with operands of fp32 on tensor cores. A number is two of tf32, which keep 22 of
-// its bits and the sign of what is left; the product of the two smaller parts, 2^-24 of the whole,
-// is left out:
+// The chunk form with operands of fp32 on tensor cores. A number is two of tf32, of 11 bits and a
+// sign each, which keep at least 23 of its 24 bits; the product of the two smaller parts, at most
+// 2^-24 of the whole, is left out:
 //
 //   a b = a_high b_high + (a_high b_low + a_low b_high)
 //
@@ -20,8 +20,9 @@ template <int count>
 struct TwoParts {
   float high[count], low[count];
 
-  /// The tensor cores take no notice of the 13 bits that tf32 does not have; the conversions of the
-  /// instruction set are four times slower than this.
+  /// To nearest, and what is left. The tensor cores take no notice of the 13 bits that tf32 does
+  /// not have, so that the latter is not rounded. Of a NaN whose bits overflow here, it is still
+  /// one.
   __device__ __forceinline__ void set(int e, float x) {
     high[e] = __uint_as_float((__float_as_uint(x) + 0x1000u) & 0xffffe000u);
     low[e] = x - high[e];

@@ -68,6 +68,7 @@ struct Sizes {
   std::int64_t B, T, H, K, V;
   Shape cu_seqlens;
   bool l2norm = false;
+  assay_dtype rows = kBf16;  // of q, k, v and o
 };
 
 struct Results {
@@ -89,10 +90,10 @@ Results run(const std::string& op, const Sizes& n, std::int64_t recompute) {
   const std::int64_t sequences = packed ? static_cast<std::int64_t>(n.cu_seqlens.size()) - 1 : n.B;
   const Shape keys = {n.B, n.T, n.H, n.K}, values = {n.B, n.T, n.H, n.V}, gates = {n.B, n.T, n.H};
   const Shape states = {sequences, n.H, n.K, n.V};
-  std::vector<Tensor> in = {filled("q", kBf16, keys, key), filled("k", kBf16, keys, key),
-                            filled("v", kBf16, values, any), filled("s0", kF32, states, any)};
-  std::vector<Tensor> out = {{"o", kBf16, values}, {"s_final", kF32, states}};
-  std::vector<Tensor> d_out = {filled("d_o", kBf16, values, any),
+  std::vector<Tensor> in = {filled("q", n.rows, keys, key), filled("k", n.rows, keys, key),
+                            filled("v", n.rows, values, any), filled("s0", kF32, states, any)};
+  std::vector<Tensor> out = {{"o", n.rows, values}, {"s_final", kF32, states}};
+  std::vector<Tensor> d_out = {filled("d_o", n.rows, values, any),
                                filled("d_s_final", kF32, states, any)};
   for (const char* name : {"alpha", "beta", "mu", "eta"}) {
     if (!momentum && (*name == 'm' || *name == 'e')) continue;
@@ -173,6 +174,11 @@ TEST_CASE("cuda_on_cpu/recompute: the same bits for packed sequences, empty ones
   compare("mdn", {1, 400, 1, 64, 64, {0, 0, 3, 131, 131, 400}, true}, {1, 2});
   compare("gdn", {1, 330, 1, 64, 128, {0, 256, 330}}, {1, 2});
   compare("mdn_fused_gates", {1, 330, 1, 64, 64, {0, 60, 61, 330}}, {2});
+}
+
+TEST_CASE("cuda_on_cpu/recompute: the same bits in fp32", "[cuda_on_cpu]") {
+  compare("mdn", {1, 400, 1, 32, 16, {0, 0, 3, 131, 131, 400}, true, kF32}, {1, 2});
+  compare("gdn", {2, 200, 1, 16, 48, {}, false, kF32}, {2});
 }
 
 TEST_CASE("cuda_on_cpu/recompute: not where it would take more memory", "[cuda_on_cpu]") {
