@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,7 @@ struct RunResult {
   std::map<std::string, Tensor<double>> outputs;    // exact values of what was stored
   std::map<std::string, Tensor<double>> gradients;  // by input name
   std::map<std::string, DType> stored;  // dtypes of what was handed over, where they are known
+  std::set<std::string> declined;       // results that it says it does not compute
   bool saved = false;                   // computed elsewhere: whoever saved it chose the dtypes
   std::vector<HygieneFinding> hygiene;
   double seconds = 0;

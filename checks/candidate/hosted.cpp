@@ -177,6 +177,8 @@ class HostedCandidate : public Candidate {
     for (const json& name : reply.value("declined", json::array())) declined.insert(name);
     take_tensors(c, gradients, parse_safetensors(link_->reply_bytes(size), info_.name), declined,
                  result);
+    for (const HygieneFinding& h : result.hygiene) declined.erase(h.tensor);  // named there
+    result.declined = std::move(declined);
     for (const json& name : reply.value("untyped", json::array())) {
       result.stored.erase(name.get<std::string>());
     }

@@ -17,12 +17,14 @@ struct ReplayFlags {
   double call_seconds = 10;
 };
 
+std::string candidate_of(const Subject& subject, const ReplayFlags& flags) {
+  if (!flags.candidate.empty()) return absolute_spec(flags.candidate);
+  return subject.candidate.empty() ? "cpu" : absolute_spec(subject.candidate);
+}
+
 Examiner examiner_for(const Subject& subject, const ReplayFlags& flags) {
   CandidateRequest request;
-  request.spec = !flags.candidate.empty()    ? flags.candidate
-                 : subject.candidate.empty() ? "cpu"
-                                             : subject.candidate;
-  request.spec = absolute_spec(request.spec);
+  request.spec = candidate_of(subject, flags);
   request.model = flags.model.empty() ? subject.model : flags.model;
   request.call_seconds = flags.call_seconds;
   return Examiner(request);
@@ -31,6 +33,7 @@ Examiner examiner_for(const Subject& subject, const ReplayFlags& flags) {
 int run_replay(const ReplayFlags& flags) {
   const Subject subject = load_subject(flags.subject);
   Examiner examiner = examiner_for(subject, flags);
+  fmt::print("candidate: {}\n", candidate_of(subject, flags));
   const Verdict verdict = examiner.verdict(subject.given);
   fmt::print("{}", verdict_text(verdict));
   if (!subject.expected.empty()) {
@@ -57,8 +60,7 @@ int run_shrink(const ReplayFlags& flags) {
   }
   KeepRequest keep;
   keep.folder = flags.out;
-  keep.candidate = flags.candidate.empty() ? subject.candidate : absolute_spec(flags.candidate);
-  if (keep.candidate.empty()) keep.candidate = "cpu";
+  keep.candidate = candidate_of(subject, flags);
   keep.shrink.steps = flags.steps;
   keep.shrink.seconds = 600;
   Shrunk s;

@@ -75,6 +75,7 @@ std::string write_failure(const std::string& folder, const Verdict& verdict,
   write("evidence.safetensors", safetensors_bytes(evidence_file(evidence)));
   write("model.json", model_json(model) + "\n");
   write("verdict.txt", verdict_text(verdict));
+  write("finding.json", nlohmann::ordered_json{{"candidate", candidate}}.dump(1) + "\n");
   write("verdict.json", verdict_json(verdict).dump(1) + "\n");
   write("replay.sh",
         fmt::format("#!/bin/sh\n# {}\ncd \"$(dirname \"$0\")\" || exit 2\n"

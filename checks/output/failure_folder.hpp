@@ -19,8 +19,9 @@ std::string case_hash(const CheckCase& c);
 bool says_exact(const Case& data);
 
 /// Writes DIR/<op>-<hash>/ with case.safetensors, evidence.safetensors (per tensor X: X, X.truth,
-/// X.sigma in F64), model.json, verdict.txt, verdict.json and replay.sh, and returns its path.
-/// `replay` is the command line without the case. Throws InputError when it cannot write.
+/// X.sigma in F64), model.json, finding.json (the candidate), verdict.txt, verdict.json and
+/// replay.sh, and returns its path. `replay` is the command line without the case. Throws
+/// InputError when it cannot write.
 std::string write_failure(const std::string& folder, const Verdict& verdict,
                           const Evidence& evidence, const PrecisionModel& model,
                           const std::string& candidate);

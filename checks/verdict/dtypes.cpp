@@ -51,7 +51,13 @@ std::vector<HygieneFinding> wrong_dtypes(const ValidCase& c, const PrecisionMode
     } else if (dtype == DType::F64) {
       right = f64;
     } else {
-      right = can_hold(dtype, format) || (state && can_hold(dtype, model.output));
+      const CaseTensor* input = nullptr;
+      if (name.rfind("d_", 0) == 0) {
+        const auto found = c.data.tensors.find(name.substr(2));
+        if (found != c.data.tensors.end()) input = &found->second;
+      }
+      right = can_hold(dtype, format) || (state && can_hold(dtype, model.output)) ||
+              (!out && input && can_hold(dtype, format_of(input->dtype)));
     }
     if (right) continue;
     findings.push_back({"wrong dtype", name,

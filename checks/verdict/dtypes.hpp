@@ -11,7 +11,7 @@ namespace assay {
 /// - is one of whole numbers where reals are due, or the other way round (which of the two of whole
 ///   numbers does not matter);
 /// - cannot hold the format in which the model hands it over. A final state may come in that of the
-///   other outputs;
+///   other outputs, a gradient in that of its input;
 /// - is F64 where neither the model nor an input of the case has that: nobody asked for it, and who
 ///   uses the result next gets it too. Anything else that is finer is allowed (gradients or states
 ///   in the accumulator's format), and so is F64 in results computed elsewhere: whoever saved them

@@ -40,6 +40,7 @@ class Explanation {
       : c_(c), filters_(filters), known_(std::move(known)), request_(request), verdict_(verdict) {}
 
   void name() {
+    constexpr double kSomething = 1;  // per cent: what is printed as 0 or 1 explains nothing
     const Blame first = confirmed_blame();
     const double left = first.on.empty() ? kInf : first.on[0].left;
     const bool explained = left <= kLeftToNoise * filters_.noise();
@@ -47,16 +48,22 @@ class Explanation {
     const double by_tensor = left_by(found);
     // With the dictionary's word for it, what the tensors show is said beside.
     const bool covered = explained || !(by_tensor < kClearlyLess * left);
-    if (covered && !say_more(found, by_tensor, first)) {
+    // Of a case with hardly a number that is not zero, the accounts together may be nothing.
+    Direction d;
+    FilterResult all;
+    if (std::isfinite(by_tensor)) {
+      d = account_direction(filters_.expectation(), found);
+      all = filters_(d);
+    }
+    const bool nothing = !(share(all) >= kSomething);
+    if (nothing || (covered && !say_more(found, by_tensor, first))) {
       if (!explained && name_mixed_up(left, found)) return;
       say(first);
-      if (!first.on.empty() && first.on[0].is_fault && std::isfinite(by_tensor)) {
+      if (!first.on.empty() && first.on[0].is_fault && !nothing) {
         verdict_.cause += "; " + account_text(found);
       }
       return;
     }
-    Direction d = account_direction(filters_.expectation(), found);
-    const FilterResult all = filters_(d);
     for (const Account& a : found) {
       FilterResult r = a.filter;
       r.id = a.source.empty() ? "factor " + a.tensor : "order " + a.tensor;

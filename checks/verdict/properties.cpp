@@ -20,6 +20,16 @@ void add_values(Values& all, const Tensors& tensors, const std::string& prefix) 
   for (const auto& [name, tensor] : tensors) all[prefix + name] = tensor.data;
 }
 
+/// A tensor with a finite number that its dtype has not; none: "".
+std::string beyond_its_format(const ValidCase& c) {
+  for (const auto& [name, tensor] : c.data.tensors) {
+    for (const double x : tensor.values) {
+      if (std::isfinite(x) && !std::isfinite(round_to_dtype(x, tensor.dtype))) return name;
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 Values values_of(const RunResult& r) {
@@ -59,6 +69,10 @@ PropertyReport PropertyExaminer::run() {
 
 std::optional<Values> PropertyExaminer::call(const std::string& property, const ValidCase& c) {
   if (report_.broken) return std::nullopt;
+  if (const std::string name = beyond_its_format(c); !name.empty()) {
+    report_.notes.push_back(property + ": not tried, " + name + " would leave its format");
+    return std::nullopt;
+  }
   RunResult r = candidate_.run(c, gradients_);
   if (r.status == RunStatus::ran) return values_of(r);
   if (r.status == RunStatus::unsupported) {

@@ -290,6 +290,12 @@ Verdict judge(const ValidCase& c, const PrecisionModel& model, const RunResult& 
   const std::int64_t chunk = model.chunk;
   const std::vector<HygieneFinding> dtypes = wrong_dtypes(c, model, result);
   verdict.hygiene.insert(verdict.hygiene.begin(), dtypes.begin(), dtypes.end());
+  for (const std::string& name : result.declined) {
+    if (expectation.count(name) == 0) continue;
+    verdict.kind = VerdictKind::unsupported;
+    verdict.sentence = name + " is not computed: the candidate gave None for it";
+    return verdict;
+  }
   const std::string missing = missing_or_misshapen(expectation, result);
   if (!missing.empty()) {
     verdict.kind = VerdictKind::wrong;

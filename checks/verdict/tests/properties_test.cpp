@@ -133,6 +133,27 @@ TEST_CASE("properties: values that are clipped", "[properties]") {
   CHECK(names(report, "linearity in the values"));
 }
 
+TEST_CASE("properties: values near the end of their format stay in it", "[properties]") {
+  ValidCase c = make_case("gdn", kShape);
+  for (double& x : c.data.tensors.at("v").values) x = round_to_dtype(x * 0x1p126, DType::F32);
+  Spoiled candidate([](const ValidCase& given, RunResult&) {
+    for (const auto& [name, tensor] : given.data.tensors) {
+      for (const double x : tensor.values) {
+        CAPTURE(name, x);
+        CHECK(std::isfinite(round_to_dtype(x, tensor.dtype)));
+      }
+    }
+  });
+  const PrecisionModel model = *candidate.info().model;
+  const RunResult first = candidate.run(c, false);
+  const Expectation expected = expectation_for(c, model, {}, first);
+  const auto report = examine_properties(candidate, c, model, false, first, expected);
+  CHECK(report.findings.empty());
+  CHECK(std::any_of(report.notes.begin(), report.notes.end(), [](const std::string& note) {
+    return note == "linearity in the values: not tried, v would leave its format";
+  }));
+}
+
 TEST_CASE("properties: a place in the batch that is special", "[properties]") {
   const auto report = examine(make_case("gdn", kShape), [](const ValidCase&, RunResult& r) {
     r.outputs.at("o").data[7] += 0.01;

@@ -260,6 +260,32 @@ TEST_CASE("verdict: a result of a dtype that is not the model's is a finding", "
   CHECK(wrong_dtypes(wide, model, result).empty());
 }
 
+TEST_CASE("verdict: a gradient may come in the format of its input", "[verdict]") {
+  PrecisionModel model = preset_model("bf16");
+  model.output = NumberFormat::fp32;
+  const CheckCase& c = ordinary("gdn", "bf16");
+  REQUIRE(c.valid.data.tensors.at("q").dtype == DType::BF16);
+  RunResult result = emulate(c.valid, preset_model("bf16"));
+  result.stored["o"] = DType::F32;
+  result.stored["d_q"] = DType::BF16;
+  CHECK(wrong_dtypes(c.valid, model, result).empty());
+  result.stored["o"] = DType::BF16;
+  REQUIRE(wrong_dtypes(c.valid, model, result).size() == 1);
+  CHECK(wrong_dtypes(c.valid, model, result)[0].tensor == "o");
+}
+
+TEST_CASE("verdict: what a candidate says it does not compute is no error", "[verdict]") {
+  const PrecisionModel model = preset_model("fp32");
+  const CheckCase& c = ordinary("gdn", "fp32");
+  RunResult result = emulate(c.valid, model);
+  result.outputs.erase("s_final");
+  CHECK(judged(c, model, result).kind == VerdictKind::wrong);
+  result.declined = {"s_final"};
+  const Verdict v = judged(c, model, result);
+  CHECK(v.kind == VerdictKind::unsupported);
+  CHECK(v.sentence == "s_final is not computed: the candidate gave None for it");
+}
+
 TEST_CASE("verdict: indices are whole numbers", "[verdict]") {
   const PrecisionModel model = preset_model("fp32");
   const CheckCase& c = ordinary("mom_dispatch", "fp32");

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import textwrap
 import unittest
+import warnings
 
 import assay_worker
 from assay_worker import function, safetensors
@@ -27,7 +28,11 @@ def ask(message, data=b""):
     os.pwrite(request, data, 0)
     line.sendall(json.dumps({{"id": 1, "bytes": len(data), **message}}).encode() + b"\\n")
     return json.loads(answers.readline())
-print("described", ask({{"method": "describe"}})["name"], *sys.argv[1:3], *sys.argv[5:])
+described = ask({{"method": "describe"}})
+print("described", described["name"], *sys.argv[1:3], *sys.argv[5:])
+print("gradients", described["has_backward"])
+if not described["has_backward"]:
+    print("gradients were NOT judged")
 case = {{"x": safetensors.Stored("F32", [2], struct.pack("<2f", 1, 2))}}
 answer = ask({{"method": "run", "op": "double", "inputs": ["x"], "cotangents": [],
               "outputs": [{{"name": "y"}}], "gradients": [], "options": {{}}, "defaults": {{}},
@@ -39,6 +44,14 @@ y = safetensors.parse(os.pread(reply, answer["bytes"], 0))["y"]
 print("y", *struct.unpack("<2d", y.data))
 sys.exit(0 if struct.unpack("<2d", y.data) == (2, 4) else 1)
 '''
+
+
+def doubled(x):
+    return [2 * element for element in x]
+
+
+def doubled_backward(x, d_y):
+    return {"x": [2 * element for element in d_y]}
 
 
 class Check(unittest.TestCase):
@@ -65,6 +78,18 @@ class Check(unittest.TestCase):
         self.assertEqual(seen, [os.getpid()])
         self.assertIn("described double check double --model bf16 --budget 30s", text)
         self.assertIn("y 2.0 4.0", text)
+
+    def test_a_backward_beside_the_function_is_found(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            text = assay_worker.check("double", doubled, framework="list")
+        self.assertIn("gradients True", text)
+
+    def test_without_gradients_there_is_a_warning(self):
+        with self.assertWarnsRegex(UserWarning, "double, triple: gradients were NOT judged"):
+            def triple(x):
+                return [2 * element for element in x]
+            assay_worker.check("double", triple, framework="list")
 
     def test_a_finding_is_an_assertion_error_with_the_text(self):
         with self.assertRaises(AssertionError) as caught:

@@ -4,8 +4,10 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
+import warnings
 
 from .function import Function
 from .server import Server
@@ -36,11 +38,15 @@ def check(op, fn, *, model=None, budget=None, backward=None, framework=None, dev
     fn        any callable, closures included; it is called in this thread
     model     "fp32", "tf32", "fp16", "bf16" or a JSON file; default: what assay infers
     budget    "30s", "2m"
-    backward  function of inputs and cotangents; default: fn.backward, else autograd or vjp
+    backward  function of inputs and cotangents; default: fn.backward, else a function of its
+              module with its name and _backward after it, else autograd or vjp
     framework "numpy", "torch", "jax" or "list"; default: found out as for python:module:function
     arguments further arguments of `assay check`, e.g. ["--seed", "7"]
     """
-    function = Function(fn, backward=backward, framework=framework, device=device)
+    owner = sys.modules.get(getattr(fn, "__module__", None))
+    if backward is None and not hasattr(fn, "backward"):
+        backward = getattr(owner, getattr(fn, "__name__", "") + "_backward", None)
+    function = Function(fn, owner, backward=backward, framework=framework, device=device)
     ours, theirs = socket.socketpair()
     request, reply = _shared_file(), _shared_file()
     descriptors = (theirs.fileno(), request, reply)
@@ -72,6 +78,9 @@ def check(op, fn, *, model=None, budget=None, backward=None, framework=None, dev
         os.close(reply)
     text = "".join(lines).rstrip()
     if code == 0:
+        for line in text.splitlines():
+            if line.startswith("gradients were NOT judged"):
+                warnings.warn(f"{op}, {function.name}: {line}", stacklevel=2)
         return text
     if code == 2:
         raise ValueError(text)

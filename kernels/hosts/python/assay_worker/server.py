@@ -128,7 +128,7 @@ class Server:
         written = 0
         while written < len(data):
             written += os.pwrite(self.reply_file, data[written:], written)
-        untyped = [name for name, value in results.items() if not hasattr(value, "dtype")]
+        untyped = [name for name, value in results.items() if not _has_dtype(value)]
         return {"status": "ran", "detail": note, "seconds": seconds, "hygiene": hygiene,
                 "declined": declined, "untyped": untyped, "bytes": len(data)}
 
@@ -142,6 +142,13 @@ class Server:
                 findings.append({"kind": "input modified", "tensor": name,
                                  "detail": _first_change(before, after)})
         return findings
+
+
+def _has_dtype(value):
+    """Numbers and lists of Python have none, unless there are arrays in them."""
+    if isinstance(value, (list, tuple)):
+        return any(_has_dtype(x) for x in value)
+    return hasattr(value, "dtype")
 
 
 def _first_change(before, after):
