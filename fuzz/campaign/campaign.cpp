@@ -165,7 +165,7 @@ class Dispenser {
     const std::lock_guard lock(mutex_);
     std::vector<std::int64_t> numbers;
     while (static_cast<std::int64_t>(numbers.size()) < most && !over()) {
-      if (!again_.empty()) {
+      if (!again_.empty() && (next_ >= end_ || taken_ % kBetween == kBetween - 1)) {
         numbers.push_back(again_.front());
         again_.pop_front();
       } else if (next_ < end_) {
@@ -174,6 +174,7 @@ class Dispenser {
       } else {
         break;
       }
+      ++taken_;
     }
     return numbers;
   }
@@ -186,7 +187,12 @@ class Dispenser {
     return stopped_ || StopSignal::received() != 0 || (until_ && Clock::now() >= *until_);
   }
 
+  /// One in so many is a case that was given up: calls longer than the budget would otherwise be
+  /// all that is ever tried.
+  static constexpr std::int64_t kBetween = 8;
+
   const std::int64_t step_;
+  std::int64_t taken_ = 0;
   std::deque<std::int64_t> again_;  // given up by an earlier run
   std::int64_t next_, end_ = 0;
   const std::optional<Clock::time_point> until_;
