@@ -5,21 +5,8 @@
 namespace assay {
 namespace {
 
-NumberFormat format_of(DType dtype) {
-  switch (dtype) {
-    case DType::F64:
-      return NumberFormat::fp64;
-    case DType::F16:
-      return NumberFormat::fp16;
-    case DType::BF16:
-      return NumberFormat::bf16;
-    default:
-      return NumberFormat::fp32;
-  }
-}
-
 bool can_hold(DType dtype, NumberFormat format) {
-  const NumberFormat own = format_of(dtype);
+  const NumberFormat own = stored_format(dtype);
   return unit_roundoff(own) <= unit_roundoff(format) &&
          largest_number(own) >= largest_number(format);
 }
@@ -34,6 +21,12 @@ bool knows_f64(const ValidCase& c, const PrecisionModel& m) {
 }
 
 }  // namespace
+
+NumberFormat input_format(const ValidCase& c, const PrecisionModel& model, const std::string& d_x) {
+  if (d_x.rfind("d_", 0) != 0) return model.output;
+  const auto input = c.data.tensors.find(d_x.substr(2));
+  return input == c.data.tensors.end() ? model.output : stored_format(input->second.dtype);
+}
 
 std::vector<HygieneFinding> wrong_dtypes(const ValidCase& c, const PrecisionModel& model,
                                          const RunResult& result) {
@@ -51,13 +44,8 @@ std::vector<HygieneFinding> wrong_dtypes(const ValidCase& c, const PrecisionMode
     } else if (dtype == DType::F64) {
       right = f64;
     } else {
-      const CaseTensor* input = nullptr;
-      if (name.rfind("d_", 0) == 0) {
-        const auto found = c.data.tensors.find(name.substr(2));
-        if (found != c.data.tensors.end()) input = &found->second;
-      }
       right = can_hold(dtype, format) || (state && can_hold(dtype, model.output)) ||
-              (!out && input && can_hold(dtype, format_of(input->dtype)));
+              (!out && can_hold(dtype, input_format(c, model, name)));
     }
     if (right) continue;
     findings.push_back({"wrong dtype", name,

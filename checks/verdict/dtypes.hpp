@@ -7,6 +7,10 @@
 
 namespace assay {
 
+/// The format of the input x that a gradient d_x belongs to; that of the model's outputs where the
+/// case has no such tensor.
+NumberFormat input_format(const ValidCase& c, const PrecisionModel& model, const std::string& d_x);
+
 /// "wrong dtype" for every result whose dtype
 /// - is one of whole numbers where reals are due, or the other way round (which of the two of whole
 ///   numbers does not matter);

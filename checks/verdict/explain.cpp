@@ -56,7 +56,7 @@ class Explanation {
       all = filters_(d);
     }
     const bool nothing = !(share(all) >= kSomething);
-    if (nothing || (covered && !say_more(found, by_tensor, first))) {
+    if (nothing || (covered && !say_more(d, by_tensor, first))) {
       if (!explained && name_mixed_up(left, found)) return;
       say(first);
       if (!first.on.empty() && first.on[0].is_fault && !nothing) {
@@ -82,14 +82,13 @@ class Explanation {
  private:
   /// Within the noise every small error is explained by anything. Accounts say more than a gate or
   /// a vector where they leave significantly less, and something that it does not say.
-  bool say_more(const std::vector<Account>& found, double by_tensor, const Blame& first) const {
+  bool say_more(const Direction& accounts, double by_tensor, const Blame& first) const {
     if (first.on.empty() || first.on[0].is_fault || !std::isfinite(by_tensor)) return false;
     const Direction* blamed = find(first.on[0].id);
     if (!blamed || !(by_tensor + kFilterThreshold * kFilterThreshold < first.on[0].left)) {
       return false;
     }
-    const Direction all = account_direction(filters_.expectation(), found);
-    return filters_.told_apart(all, *blamed) > kFilterThreshold;
+    return filters_.told_apart(accounts, *blamed) > kFilterThreshold;
   }
 
   /// The first blame that, if it is no fault, an evaluation confirms; with what is not told apart.

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "checks/verdict/dtypes.hpp"
 #include "reference/oracle/parallel.hpp"
 #include "reference/scalars/scalars.hpp"
 
@@ -118,15 +119,15 @@ std::vector<Form> possible_forms(const ValidCase& c, const PrecisionModel& model
 NumberFormat result_format(const ValidCase& c, const PrecisionModel& model,
                            const ExpectationRequest& request, const std::string& name) {
   const OutputSpec* out = c.schema.find_output(name);
-  if (!out || !out->final_state) return model.output;
+  if (out && !out->final_state) return model.output;
+  const NumberFormat own = out ? model.final_state : model.output;
   const auto stored = request.stored.find(name);
-  if (stored == request.stored.end() || is_integer(stored->second)) return model.final_state;
-  const NumberFormat given = stored->second == DType::BF16  ? NumberFormat::bf16
-                             : stored->second == DType::F16 ? NumberFormat::fp16
-                                                            : NumberFormat::fp32;
-  const bool coarser = unit_roundoff(given) > unit_roundoff(model.final_state);
-  // Not coarser than other outputs: who declares fp32 gets no bf16 states.
-  return coarser && unit_roundoff(given) <= unit_roundoff(model.output) ? given : model.final_state;
+  if (stored == request.stored.end() || is_integer(stored->second)) return own;
+  // Not coarser than other outputs, or the gradient's input: who declares fp32 gets no bf16 states.
+  const NumberFormat given = stored_format(stored->second);
+  const NumberFormat coarsest = out ? model.output : input_format(c, model, name);
+  const double unit = unit_roundoff(given);
+  return unit > unit_roundoff(own) && unit <= unit_roundoff(coarsest) ? given : own;
 }
 
 /// The sequences and heads that an element belongs to: [first, last) of each, all where its tensor

@@ -143,6 +143,19 @@ DType storage_dtype(NumberFormat format) {
   }
 }
 
+NumberFormat stored_format(DType dtype) {
+  switch (dtype) {
+    case DType::F64:
+      return NumberFormat::fp64;
+    case DType::F16:
+      return NumberFormat::fp16;
+    case DType::BF16:
+      return NumberFormat::bf16;
+    default:
+      return NumberFormat::fp32;
+  }
+}
+
 double round_to(NumberFormat format, double x) {
   return format == NumberFormat::fp64 ? x : round_to(emulated_format(format), x);
 }

@@ -19,6 +19,8 @@ std::string format_name(NumberFormat format);
 NumberFormat parse_format(const std::string& text);  // InputError for an unknown name
 /// The dtype in which values of this format are stored (tf32 in F32).
 DType storage_dtype(NumberFormat format);
+/// The other way round; of whole numbers fp32.
+NumberFormat stored_format(DType dtype);
 /// The emulated format; fp64 is not emulated but computed in double, and given as fp32.
 Format emulated_format(NumberFormat format);
 double largest_number(NumberFormat format);

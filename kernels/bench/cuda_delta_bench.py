@@ -4,10 +4,10 @@ usage: cuda_delta_bench.py PLUGIN.so --json OUT [--commit ID] [--repeat 20] [--o
 
 Median, over replays of a CUDA graph, of the time of a forward call and of a call that also asks for
 every gradient; bf16 tokens, of some also fp32 and fp16, gates as a trained model has them, no
-initial states; and the memory a call needs besides its tensors. Of some, also with gradients from windows of so many chunks, each
-computed once more when its turn comes, in place of everything stored. mdn_fused_gates is also timed
-as what it replaces: mdn_gates, mdn and the way back through mdn_gates as calls of their own, with
-gates in fp32 between them.
+initial states; and the memory a call needs besides its tensors. Of some, also with gradients from
+windows of so many chunks, each computed once more when its turn comes, in place of everything
+stored. mdn_fused_gates is also timed as what it replaces: mdn_gates, mdn and the way back through
+mdn_gates as calls of their own, with gates in fp32 between them.
 """
 
 import os

@@ -269,6 +269,13 @@ TEST_CASE("verdict: a gradient may come in the format of its input", "[verdict]"
   result.stored["o"] = DType::F32;
   result.stored["d_q"] = DType::BF16;
   CHECK(wrong_dtypes(c.valid, model, result).empty());
+  // It is judged by the rounding of that format, and a larger error than that is one.
+  const Expectation by_bf16 = expectation_for(c.valid, model, {}, result);
+  CHECK(by_bf16.at("d_q").format == NumberFormat::bf16);
+  CHECK(by_bf16.at("d_k").format == NumberFormat::fp32);
+  result.stored["d_q"] = DType::F16;  // cannot hold bf16
+  CHECK(expectation_for(c.valid, model, {}, result).at("d_q").format != NumberFormat::bf16);
+  result.stored["d_q"] = DType::BF16;
   result.stored["o"] = DType::BF16;
   REQUIRE(wrong_dtypes(c.valid, model, result).size() == 1);
   CHECK(wrong_dtypes(c.valid, model, result)[0].tensor == "o");
